@@ -99,6 +99,7 @@ simulate: setup  ## run 1,000 seeds of simulated faults, then find every planted
 
 fleet: setup  ## run many processes on one PostgreSQL, kill and stop them; ARGS=--quick takes a minute
 	PYTHONPATH=src:tests $(BIN)/python -m fleet.run $(ARGS)
+	PYTHONPATH=src:tests $(BIN)/python -m fleet.run --failover
 	PYTHONPATH=src:tests $(BIN)/python -m fleet.run --controls
 	PYTHONPATH=src:tests $(BIN)/python -m fleet.run --measure
 

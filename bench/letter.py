@@ -12,6 +12,7 @@ from homing.policy.signature import Signer, new_secret
 BODY_BYTES = 1024
 SMALL_BODY_BYTES = 256
 URLS = 50
+OBJECTS = 10_000  # that the events of x are about
 FAN_OUT = 100  # URLs that get the same event
 TENANT = "default"
 IN_FLIGHT = 64
@@ -68,11 +69,12 @@ def event_pad(run: str, body_bytes: int = BODY_BYTES) -> bytes:
     return _pad(body_bytes - len(body_writer(Format.STANDARD)[0](event)))
 
 
-def event_json(run: str, number: int, pad: bytes, tenant: str) -> bytes:
-    """One event as it is published."""
-    return b'{"id":"%s",%s"type":"%s","data":%s}' % (
+def event_json(run: str, number: int, pad: bytes, tenant: str, objects: int = 0) -> bytes:
+    """One event as it is published; about one of so many objects, if it has a key."""
+    return b'{"id":"%s",%s%s"type":"%s","data":%s}' % (
         key(run, number).encode(),
         b"" if tenant == TENANT else b'"tenant":"%s",' % tenant.encode(),
+        b'"key":"object-%d",' % (number % objects) if objects else b"",
         event_type(number).encode(),
         event_data(number, pad),
     )
@@ -104,13 +106,14 @@ def header_lines(
     )
 
 
-def subscription(port: int, number: int, *, tenant: str) -> dict[str, Any]:
+def subscription(port: int, number: int, *, tenant: str, order: str = "none") -> dict[str, Any]:
     """The body of ``POST /v1/subscriptions`` for one of the 50 URLs."""
     return {
         "tenant": tenant,
         "url": url(port, number),
         "types": [event_type(number)],
         "secret": SECRET,
+        "order": order,
     }
 
 

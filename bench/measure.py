@@ -19,16 +19,20 @@ YARDSTICK = {
     "d": "a",
     "e": "a",
     "k": "a",
+    "v": "a",
+    "w": "a",
     "g": "c",
     "h": "c",
     "n": "c",
     "q": "c",
     "u": "c",
+    "x": "c",
+    "y": "c",
     "m": "d",
 }
-IN_ROUNDS = "bcudekfghnqm"
+IN_ROUNDS = "bcuxydekvwfghnqm"
 ONCE = "ijloprst"
-PARTS = "abcdefghijmnoqrstu"
+PARTS = "abcdefghijmnoqrstuvwxy"
 ON_REQUEST = "klp"  # measured only where --only names it; --large is --only l
 
 
@@ -152,6 +156,10 @@ def titles(sizes: Sizes) -> dict[str, str]:
         "s": f"twice as many events as c can take, for {sizes.s_seconds} s: p99 of a 202",
         "t": "CPU of an idle server",
         "u": "c with OpenTelemetry",
+        "v": "events read by one reader in pages of 1,000, each acknowledged, SQLite",
+        "w": "v on PostgreSQL",
+        "x": "c with order by key, 10,000 keys",
+        "y": "c with only the newest event of a key, each of its own key",
     }
 
 
@@ -196,12 +204,15 @@ RATIO_TARGETS = {
     "d/a": 1.8,
     "e/a": 3.0,
     "k/a": 1.5,
+    "v/a": 4.0,
+    "w/a": 4.0,
     "g/c": 0.9,
     "h/c": 0.8,
     "m/d": 0.8,
     "n/c": 1.6,
     "q/c": 0.8,
     "u/c": 0.97,
+    "x/c": 0.8,
     "q/a": 3.2,
 }
 LIMITS = (

@@ -43,6 +43,10 @@ _ROWS = {
     "q": ("batches of 100 with two payload fields indexed for searches", "q/c"),
     "u": ("batches of 100 with OpenTelemetry, one event in a hundred traced", "u/c"),
     "h": ("10,000 URLs with one retry each, due at once from the store", "h/c"),
+    "v": ("events that one reader reads and acknowledges in pages of 1,000, SQLite", "v/a"),
+    "w": ("the same on PostgreSQL", "w/a"),
+    "x": ("batches of 100 with order by key, 10,000 keys", "x/c"),
+    "y": ("batches of 100 with only the newest event of a key, each of its own key", "y/c"),
 }
 _YARDSTICKS = {"a": "", "c": " of batches on SQLite", "d": " of one by one on SQLite"}
 _COSTS = {  # Pages of earlier runs do not have all of them.

@@ -19,7 +19,14 @@ from bench import backlog, filter_cost, letter, match_cost, signature_cost
 from bench.measure import Measured, Sizes, percentile
 from bench.pages import incident_pages, list_pages, searches
 from bench.postgres import Postgres
-from bench.processes import BenchFailed, Publisher, Receiver, Server, send_without_server
+from bench.processes import (
+    BenchFailed,
+    Publisher,
+    Receiver,
+    Server,
+    read_events,
+    send_without_server,
+)
 
 BATCH = 100
 BATCH_CONNECTIONS = 16
@@ -56,6 +63,7 @@ def flood(
     connections: int,
     fan_out: int = 1,
     body_bytes: int = letter.BODY_BYTES,
+    objects: int = 0,
     counters: Callable[[], dict[str, float]] = dict,
 ) -> dict[str, Any]:
     """Publish as fast as it goes, until all has arrived and is settled.
@@ -64,7 +72,7 @@ def flood(
     much was added per delivery.
     """
     warm = max(count // WARM_SHARE, letter.URLS)
-    with Publisher(server, hall.name(), body_bytes=body_bytes) as publisher:
+    with Publisher(server, hall.name(), body_bytes=body_bytes, objects=objects) as publisher:
         told = f"flood 0 {warm} {batch} {connections}"
         _flood(hall, server, publisher, told, warm * fan_out)
         cpu_s, commits, counted = server.cpu_s(), server.commits(), counters()
@@ -138,12 +146,16 @@ def _on_new_data(
     database_url: str = "",
     writer: str = "process",
     collector: str = "",
+    order: str = "none",
+    objects: int = 0,
 ) -> Measured:
     data = hall.folder / hall.name()
     try:
         with Server(data, database_url=database_url, writer=writer, collector=collector) as server:
-            server.subscribe(hall.receiver)
-            found = flood(hall, server, count=count, batch=batch, connections=connections)
+            server.subscribe(hall.receiver, order=order)
+            found = flood(
+                hall, server, count=count, batch=batch, connections=connections, objects=objects
+            )
             found["rss_mb"] = server.rss_mb()
     finally:
         shutil.rmtree(data, ignore_errors=True)
@@ -163,6 +175,32 @@ def part_u(hall: Hall) -> Measured:
         batch=BATCH,
         connections=BATCH_CONNECTIONS,
         collector=f"http://127.0.0.1:{hall.receiver.port}",
+    )
+
+
+def part_x(hall: Hall) -> Measured:
+    """Order by key: deliveries of one object one after the other."""
+    return _on_new_data(
+        hall,
+        "x",
+        count=hall.sizes.c,
+        batch=BATCH,
+        connections=BATCH_CONNECTIONS,
+        order="key",
+        objects=letter.OBJECTS,
+    )
+
+
+def part_y(hall: Hall) -> Measured:
+    """Only the newest event of a key: every event has a key of its own, so that all are sent."""
+    return _on_new_data(
+        hall,
+        "y",
+        count=hall.sizes.c,
+        batch=BATCH,
+        connections=BATCH_CONNECTIONS,
+        order="latest",
+        objects=1 << 40,
     )
 
 
@@ -200,6 +238,35 @@ def part_m(hall: Hall) -> Measured:
         connections=SINGLE_CONNECTIONS,
         database_url=hall.postgres.database(),
     )
+
+
+def _pulled(hall: Hall, part: str, *, database_url: str = "") -> Measured:
+    """Publish to a subscription without a URL, and then read it from its oldest to its newest."""
+    data, count = hall.folder / hall.name(), hall.sizes.c
+    try:
+        with Server(data, database_url=database_url) as server:
+            subscription = server.subscribe_without_url()
+            with Publisher(server, hall.name()) as publisher:
+                publisher.tell(f"flood 0 {count} {BATCH} {BATCH_CONNECTIONS}")
+                publisher.response()
+                publisher.tell("go")
+                publisher.response()
+            cpu_s = server.cpu_s()
+            found = read_events(server, subscription)
+            found["server_cpu_us_each"] = (server.cpu_s() - cpu_s) / count * 1e6
+    finally:
+        shutil.rmtree(data, ignore_errors=True)
+    if found["distinct"] != count or found["events"] != count:
+        raise BenchFailed(f"{part}: {found['distinct']:,} of {count:,} events were read")
+    return Measured(part, count / found["seconds"], RATE_UNIT, found)
+
+
+def part_v(hall: Hall) -> Measured:
+    return _pulled(hall, "v")
+
+
+def part_w(hall: Hall) -> Measured:
+    return _pulled(hall, "w", database_url=hall.postgres.database())
 
 
 def part_n(hall: Hall) -> Measured:
@@ -501,4 +568,8 @@ MEASURE: dict[str, Callable[[Hall], Measured]] = {
     "s": part_s,
     "t": part_t,
     "u": part_u,
+    "v": part_v,
+    "w": part_w,
+    "x": part_x,
+    "y": part_y,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import tempfile
 import warnings
@@ -50,6 +51,28 @@ class Postgres:
         finally:
             await admin.close()
         return {"wal_bytes": float(row[0]), "wal_images": float(row[1])}
+
+    def size(self, url: str) -> float:
+        """The bytes of a database on disk."""
+        return asyncio.run(self._size(url))
+
+    async def _size(self, url: str) -> float:
+        connection = await asyncpg.connect(url)
+        try:
+            return float(await connection.fetchval("SELECT pg_database_size(current_database())"))
+        finally:
+            await connection.close()
+
+    def cpu_s(self) -> float:
+        """The CPU time of the server so far: its processes, and those that have ended."""
+        main = self._server.get_postmaster_info().process
+        used = 0.0
+        for process in (main, *main.children(recursive=True)):
+            with contextlib.suppress(Exception):  # It has just ended; its parent counts it.
+                times = process.cpu_times()
+                used += times.user + times.system
+        times = main.cpu_times()
+        return used + float(times.children_user + times.children_system)
 
     async def _make(self, name: str) -> str:
         admin = await asyncpg.connect(self._server.get_uri(database="postgres"))

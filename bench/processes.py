@@ -176,10 +176,12 @@ class Server(Child):
     def ask(self, method: str, path: str, document: Any = None) -> Any:
         return json.loads(_ask(self.port, method, path, document))
 
-    def subscribe(self, receiver: Receiver, *, tenant: str = letter.TENANT) -> None:
+    def subscribe(
+        self, receiver: Receiver, *, tenant: str = letter.TENANT, order: str = "none"
+    ) -> None:
         """The 50 URLs, each with a type of its own."""
         for number in range(letter.URLS):
-            document = letter.subscription(receiver.port, number, tenant=tenant)
+            document = letter.subscription(receiver.port, number, tenant=tenant, order=order)
             self.ask("POST", "/v1/subscriptions", document)
 
     def subscribe_to_all(self, receiver: Receiver) -> None:
@@ -187,6 +189,11 @@ class Server(Child):
         for number in range(letter.FAN_OUT):
             document = letter.subscription_to_all(receiver.port, number)
             self.ask("POST", "/v1/subscriptions", document)
+
+    def subscribe_without_url(self) -> str:
+        """A subscription that is read, to every event; its id."""
+        made = self.ask("POST", "/v1/subscriptions", {"types": ["*"], "tenant": letter.TENANT})
+        return str(made["id"])
 
     def pending(self, tenant: str = "default") -> int:
         items = self.ask("GET", f"/v1/ledger?tenant={tenant}")["items"]
@@ -286,8 +293,9 @@ class Publisher(Child):
         *,
         tenant: str = letter.TENANT,
         body_bytes: int = letter.BODY_BYTES,
+        objects: int = 0,
     ) -> None:
-        argv = (str(server.port), KEY, run, tenant, str(body_bytes))
+        argv = (str(server.port), KEY, run, tenant, str(body_bytes), str(objects))
         super().__init__("-m", "bench.publisher", *argv)
 
 
@@ -295,6 +303,12 @@ def send_without_server(name: str, receiver: Receiver, count: int) -> dict[str, 
     """Run one of ``bench.post``'s senders to its end."""
     with Child("-m", "bench.post", name, str(receiver.port), str(count)) as sender:
         return sender.response()
+
+
+def read_events(server: Server, subscription: str) -> dict[str, Any]:
+    """Read all events of a subscription without a URL with ``bench.reader``."""
+    with Child("-m", "bench.reader", str(server.port), KEY, subscription) as reader:
+        return reader.response()
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""The publisher: ``python -m bench.publisher PORT KEY RUN TENANT BODY_BYTES``, told line by line.
+"""The publisher, told line by line: ``bench.publisher PORT KEY RUN TENANT BODY_BYTES OBJECTS``.
 
 It is made to cost little beside the server it loads: every request is built before the clock
 starts, and a connection is a bare protocol that writes the next one when it is answered.
@@ -124,8 +124,11 @@ class Pressed(Line):
 class Publisher:
     """The requests, and the connections they go out on."""
 
-    def __init__(self, port: int, admin_key: str, run: str, tenant: str, body_bytes: int) -> None:
+    def __init__(
+        self, port: int, admin_key: str, run: str, tenant: str, body_bytes: int, objects: int
+    ) -> None:
         self._port, self._run, self._tenant = port, run, tenant
+        self._objects = objects  # that the events are about; 0: they have no keys
         self._pad = letter.event_pad(run, body_bytes)
         self._head = (
             f"POST /v1/events HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n"
@@ -138,7 +141,7 @@ class Publisher:
     def _requests(self, first: int, count: int, batch: int) -> Iterator[bytes]:
         for start in range(first, first + count, batch):
             events = [
-                letter.event_json(self._run, number, self._pad, self._tenant)
+                letter.event_json(self._run, number, self._pad, self._tenant, self._objects)
                 for number in range(start, min(start + batch, first + count))
             ]
             yield self._request(events[0] if batch == 1 else b"[" + b",".join(events) + b"]")
@@ -269,8 +272,8 @@ def _stamped(request: bytes) -> bytes:
     return request.replace(letter.STAMP, b"%17.3f" % (time.time() * 1000), 1)
 
 
-def main(port: int, admin_key: str, run: str, tenant: str, body_bytes: int) -> None:
-    publisher = Publisher(port, admin_key, run, tenant, body_bytes)
+def main(port: int, admin_key: str, run: str, tenant: str, body_bytes: int, objects: int) -> None:
+    publisher = Publisher(port, admin_key, run, tenant, body_bytes, objects)
     while command := sys.stdin.readline().split():
         numbers = [int(word) for word in command[1:]]
         match command[0]:
@@ -285,5 +288,5 @@ def main(port: int, admin_key: str, run: str, tenant: str, body_bytes: int) -> N
 
 
 if __name__ == "__main__":
-    _, port, admin_key, run, tenant, body_bytes = sys.argv
-    main(int(port), admin_key, run, tenant, int(body_bytes))
+    _, port, admin_key, run, tenant, body_bytes, objects = sys.argv
+    main(int(port), admin_key, run, tenant, int(body_bytes), int(objects))

@@ -79,6 +79,7 @@ class Subscription(Struct, frozen=True, kw_only=True):
     certificate: CertificateFacts | None = None
     unverified: bool = False
     receiver: Receiver | None = None
+    paused_since: str | None = None
     created_at: str
     updated_at: str
 

@@ -263,6 +263,24 @@ class StoreUnavailable(Unavailable):
     code = "store_unavailable"
 
 
+class DatabaseBehind(StoreUnavailable):
+    """The database is older than what this process has seen: commits were lost in a failover."""
+
+    code = "database_behind"
+
+    def __init__(self, kind: str, *, seen: int, found: int | None) -> None:
+        super().__init__("Publish again with the same ids: events that exist are not repeated.")
+        self.kind = kind  # of batches: publish or settle; or catalog or leases
+        self.seen = seen  # the number of the last batch that this process knows to be committed
+        self.found = found  # the number of the last batch that is there; None: unknown
+
+
+class CommitsLost(Unavailable):
+    """Commits were lost in a failover of the database, and no operator has confirmed it yet."""
+
+    code = "commits_lost"
+
+
 class ShuttingDown(Unavailable):
     """The server is shutting down."""
 

@@ -41,6 +41,7 @@ class Status(TextEnum):
     DELIVERED = "delivered"
     DROPPED = "dropped"
     CANCELLED = "cancelled"
+    SUPERSEDED = "superseded"  # a newer event of its key was accepted, and it was not sent
 
 
 class Reason(TextEnum):
@@ -104,6 +105,14 @@ class Verification(TextEnum):
     CLOUDEVENTS = "cloudevents"
 
 
+class Order(TextEnum):
+    """In which order the deliveries of one subscription whose events have the same key are sent."""
+
+    NONE = "none"
+    KEY = "key"  # one after the other, in the order of acceptance
+    LATEST = "latest"  # only the newest one
+
+
 class Connector(TextEnum):
     """Whether all filters must hold, or one."""
 
@@ -150,6 +159,7 @@ PART_FIRST = 0  # never attempted, not a replay, due when it was accepted
 PART_REPLAY = 1  # never attempted, due later: a replay, or a delivery that was held back
 PART_TRIED = 2  # attempted at least once
 PART_FAIR = 16  # this and higher: as PART_FIRST, by fair group (``policy.fair``)
+PART_BLOCKED = -1  # this and lower (by fair group): blocked, so that nothing reads it to send it
 
 
 def id_floor(at_ms: int) -> int:
@@ -219,11 +229,15 @@ def read_id(prefix: str, text: str) -> int | None:
     return number if number < 1 << 63 else None
 
 
-def content_hash(kind: str, given_time: str, data: bytes, context: str = "") -> bytes:
+def content_hash(
+    kind: str, given_time: str, data: bytes, context: str = "", order_key: str = ""
+) -> bytes:
     """Events with the same id are the same event if this hash of what was published is."""
     digest = hashlib.blake2b(f"{kind}\0{given_time}\0".encode() + data, digest_size=16)
     if context:
         digest.update(b"\0" + context.encode())  # No JSON has this byte.
+    if order_key:
+        digest.update(b"\0key\0" + order_key.encode())
     return digest.digest()
 
 
@@ -233,7 +247,10 @@ def bucket_of(tenant: str, url: str) -> int:
 
 
 class Event(Struct, frozen=True, gc=False, array_like=True):
-    """A fact, published once, immutable. ``id`` is internal; ``key`` is the id that people see."""
+    """A fact, published once, immutable. ``id`` is internal; ``key`` is the id that people see.
+
+    ``order_key`` is what people call the key of an event: the object that it is about.
+    """
 
     id: int
     tenant: str
@@ -244,6 +261,7 @@ class Event(Struct, frozen=True, gc=False, array_like=True):
     data: bytes  # JSON, byte for byte as it came
     trace: str = ""  # the publisher's traceparent; empty: none
     context: str = ""  # of a CloudEvent: its other attributes, as JSON; see policy.cloudevents
+    order_key: str = ""  # the object that it is about; empty: none was named
 
 
 class Delivery(Struct, frozen=True, gc=False, array_like=True):
@@ -266,21 +284,37 @@ class Delivery(Struct, frozen=True, gc=False, array_like=True):
     replay: bool = False
     cause_id: int = 0  # the cause of its last failed attempt; 0: none failed
     fair_part: int = PART_FIRST  # its part before its first attempt: higher if it has a fair group
+    paused_ms: int = 0  # of the pauses of its subscription: how much its times have moved so far
+    order_key: str = ""  # the key of its event
+    order_seq: int = 0  # its place among the blocked deliveries of its key; 0: it is not blocked
+    unblocked_at: int = 0  # 0: it was never blocked; negative: since the one before was dropped
+
+    @property
+    def ready_at(self) -> int:
+        """When it could first be sent: it was accepted, or unblocked."""
+        return abs(self.unblocked_at) or self.accepted_at
 
     @property
     def part(self) -> int:
+        if self.order_seq:
+            return PART_BLOCKED - self.fair_part
         if self.attempts:
             return PART_TRIED
-        later = self.replay or self.due_at > self.accepted_at
+        later = self.replay or self.unblocked_at < 0 or self.due_at > self.ready_at
         return PART_REPLAY if later else self.fair_part
 
     @property
     def is_first(self) -> bool:
-        """Whether it was never attempted, is no replay and was due when it was accepted."""
+        """Whether it was never attempted, is no replay and was due when it was accepted.
+
+        A delivery that was blocked counts from the moment at which it was unblocked.
+        """
+        if self.unblocked_at or self.order_seq:
+            return self.part == self.fair_part
         return not (self.attempts or self.replay or self.due_at > self.accepted_at)
 
 
-class Work(Struct, frozen=True, gc=False):
+class Work(Struct, frozen=True, gc=False, array_like=True):
     """A delivery with its event: all that an attempt needs from the store."""
 
     delivery: Delivery
@@ -549,6 +583,48 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
             max=30_000,
         ),
     ] = None
+    order: Annotated[
+        Order,
+        Field(
+            kind=Kind.CHOICE,
+            label="Order",
+            sentence=(
+                "The order of events with the same key: none, key (one after the other, in the "
+                "order of acceptance), or latest (only the newest one; older ones that are not in "
+                "flight are superseded)."
+            ),
+        ),
+    ] = Order.NONE
+    quiet_ms: Annotated[
+        int | None,
+        Field(
+            kind=Kind.NUMBER,
+            label="Quiet time (ms)",
+            sentence=(
+                "With order latest: the first attempt of a key waits until no newer event came for "
+                "so long, 1 to 3600000 ms; default: it does not wait."
+            ),
+            example="2000",
+            unset="none",
+            min=1,
+            max=3_600_000,
+        ),
+    ] = None
+    max_wait_ms: Annotated[
+        int | None,
+        Field(
+            kind=Kind.NUMBER,
+            label="Longest wait for quiet (ms)",
+            sentence=(
+                "With quiet_ms: a key waits for quiet at most so long in all, 1 to 86400000 ms; "
+                "default: ten times quiet_ms."
+            ),
+            example="30000",
+            unset="ten times the quiet time",
+            min=1,
+            max=86_400_000,
+        ),
+    ] = None
     rate_per_second: Annotated[
         float | None,
         Field(
@@ -737,10 +813,18 @@ class ReceiverState(Struct, frozen=True, omit_defaults=True):
     """What the receiver of a subscription has said about it."""
 
     gone_at: int | None = None  # it responded with 410; until a person activates it or changes URL
+    gone_upto_id: int = 0  # the highest id in use then: deliveries up to it are cancelled
     verified_at: int | None = None  # it has proved that it owns the URL
     asked_at: int | None = None  # when it was last asked for that proof
     problem: str = ""  # why it has not given it
     per_minute_max: int | None = None  # the rate that it allows (CloudEvents)
+
+
+class Pauses(Struct, frozen=True, omit_defaults=True):
+    """When a subscription was paused by its owner (``policy.pause``)."""
+
+    since: int | None = None  # it is paused now, since then
+    past: tuple[tuple[int, int], ...] = ()  # earlier pauses, begin and end, oldest first
 
 
 class Subscription(SubscriptionSpec, frozen=True, kw_only=True):
@@ -756,6 +840,7 @@ class Subscription(SubscriptionSpec, frozen=True, kw_only=True):
     deleted_at: int | None = None
     workfront: Workfront | None = None
     receiver: ReceiverState | None = None  # None: it has said nothing
+    pauses: Pauses | None = None  # None: it was never paused
     newer: dict[str, Any] = {}  # fields that a newer release stored; kept as they are
 
     @property
@@ -764,6 +849,11 @@ class Subscription(SubscriptionSpec, frozen=True, kw_only=True):
         if self.verification is Verification.NONE:
             return False
         return self.receiver is None or self.receiver.verified_at is None
+
+    @property
+    def paused_since(self) -> int | None:
+        """Since when its deliveries wait because its owner has paused it; None: they do not."""
+        return None if self.pauses is None else self.pauses.since
 
     def __repr__(self) -> str:
         return f"Subscription({show_id('sub', self.id)}, {self.url})"
@@ -836,6 +926,7 @@ class Decided(TextEnum):
     UNCHANGED = "unchanged"  # a probe failed: its delivery keeps its schedule
     DROPPED = "dropped"
     CANCELLED = "cancelled"  # the delivery was cancelled during the attempt, or by its response
+    SUPERSEDED = "superseded"  # a newer event of its key is sent instead
     WAIT = "wait"  # a failure of the sender: tried again shortly, no retry is used up
     NOTHING = "nothing"  # the attempt was a test
 
@@ -896,6 +987,7 @@ class Finished(Struct, frozen=True, gc=False, array_like=True):
     reason: Reason | None
     finished_at: int
     arrived: bool = False  # cancelled while an attempt was in flight, which then got a 2xx
+    superseded_by: int = 0  # the event whose delivery is sent instead
 
 
 class Target(Struct, frozen=True, cache_hash=True):

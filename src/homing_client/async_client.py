@@ -56,6 +56,7 @@ from homing_client.values import (
     FilterResult,
     Key,
     Ledger,
+    LostCommits,
     NewKey,
     NewNoticeTarget,
     NewSubscription,
@@ -128,13 +129,15 @@ class AsyncHoming:
         id: str | None = None,  # noqa: A002
         tenant: str | None = None,
         time: str | None = None,
+        key: str | None = None,
         traceparent: str | None = None,
     ) -> Receipt:
         """Publish one event; on return, it and all its deliveries are on the server's disk.
 
+        ``key`` is the object that the event is about, by which subscriptions may ask for order.
         ``traceparent`` (W3C Trace Context) is the trace that the receivers are told of.
         """
-        event = Event(type=type, data=data, id=id, tenant=tenant, time=time)
+        event = Event(type=type, data=data, id=id, tenant=tenant, time=time, key=key)
         return await self._call(protocol.publish(event, new_id, traceparent))
 
     async def publish_many(
@@ -222,6 +225,14 @@ class AsyncHoming:
         """Sign with a new Ed25519 key, and for the overlap (24 h) with the old one as well."""
         return await self._call(protocol.rotate_signing_keys(tenant, overlap_ms))
 
+    async def lost_commits(self) -> LostCommits:
+        """What failovers of the database have lost and no operator has confirmed."""
+        return await self._call(protocol.lost_commits())
+
+    async def confirm_lost_commits(self) -> LostCommits:
+        """Confirm all losses, and return them; events that were held are accepted again."""
+        return await self._call(protocol.confirm_lost_commits())
+
     async def jwks(self, *, tenant: str | None = None) -> dict[str, Any]:
         """The public keys of a tenant as a JWK set, which ``verify`` takes."""
         return await self._call(protocol.jwks(tenant))
@@ -229,6 +240,14 @@ class AsyncHoming:
     async def verify_subscription(self, subscription_id: str) -> Subscription:
         """Ask the receiver now to prove that it owns the URL."""
         return await self._call(protocol.verify_subscription(subscription_id))
+
+    async def pause_subscription(self, subscription_id: str) -> Subscription:
+        """Let its deliveries wait until it is resumed; windows do not run meanwhile."""
+        return await self._call(protocol.pause_subscription(subscription_id))
+
+    async def resume_subscription(self, subscription_id: str) -> Subscription:
+        """End a pause: due times and windows have moved by its length."""
+        return await self._call(protocol.resume_subscription(subscription_id))
 
     async def test_subscription(self, subscription_id: str) -> Attempt:
         """Send one signed request now, whatever the state; it does not count for health."""
@@ -352,6 +371,10 @@ class AsyncHoming:
         """Create a new delivery from a finished one; returns the new one."""
         return await self._call(protocol.replay_delivery(delivery_id))
 
+    async def try_delivery(self, delivery_id: str) -> DeliveryDetail:
+        """Make the next retry of a pending delivery now; its endpoint must be enabled."""
+        return await self._call(protocol.try_delivery(delivery_id))
+
     async def cancel_delivery(self, delivery_id: str) -> DeliveryDetail:
         """Cancel a pending delivery."""
         return await self._call(protocol.cancel_delivery(delivery_id))
@@ -363,6 +386,16 @@ class AsyncHoming:
     async def start_replay(self, **where: Unpack[ReplayWhere]) -> ReplayJob:
         """Replay all finished deliveries that match."""
         return await self._call(protocol.start_replay(where))
+
+    async def count_past(self, subscription_id: str, *, since: str) -> ReplayCount:
+        """How many past events a backfill would deliver; ``since`` is a time, or like 7d."""
+        return await self._call(protocol.count_past(subscription_id, since))
+
+    async def backfill(
+        self, subscription_id: str, *, since: str, per_second: int | None = None
+    ) -> ReplayJob:
+        """Deliver past events that a subscription has no delivery of, as a job like a replay."""
+        return await self._call(protocol.backfill(subscription_id, since, per_second))
 
     async def replay_job(self, job_id: str) -> ReplayJob:
         """A bulk replay and its progress."""

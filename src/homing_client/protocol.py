@@ -37,6 +37,7 @@ from homing_client.values import (
     FilterResult,
     Key,
     Ledger,
+    LostCommits,
     NewKey,
     NewNoticeTarget,
     NewSubscription,
@@ -176,6 +177,8 @@ def _sent(event: Event, new_id: Callable[[], str]) -> dict[str, Any]:
         sent["tenant"] = event.tenant
     if event.time is not None:
         sent["time"] = event.time
+    if event.key is not None:
+        sent["key"] = event.key
     return sent
 
 
@@ -255,6 +258,14 @@ def rotate_signing_keys(tenant: str | None, overlap_ms: int | None) -> Call[Sign
     return _post("/v1/signing-keys/rotate", SigningKeys, body)
 
 
+def lost_commits() -> Call[LostCommits]:
+    return _get("/v1/lost-commits", LostCommits)
+
+
+def confirm_lost_commits() -> Call[LostCommits]:
+    return _post("/v1/lost-commits/confirm", LostCommits)
+
+
 def jwks(tenant: str | None) -> Call[dict[str, Any]]:
     query = "" if tenant is None else "?" + urlencode({"tenant": tenant})
     return _get(f"/.well-known/jwks.json{query}", dict[str, Any])
@@ -262,6 +273,14 @@ def jwks(tenant: str | None) -> Call[dict[str, Any]]:
 
 def verify_subscription(subscription_id: str) -> Call[Subscription]:
     return _post(f"/v1/subscriptions/{_part(subscription_id)}/verify", Subscription)
+
+
+def pause_subscription(subscription_id: str) -> Call[Subscription]:
+    return _post(f"/v1/subscriptions/{_part(subscription_id)}/pause", Subscription)
+
+
+def resume_subscription(subscription_id: str) -> Call[Subscription]:
+    return _post(f"/v1/subscriptions/{_part(subscription_id)}/resume", Subscription)
 
 
 def test_subscription(subscription_id: str) -> Call[Attempt]:
@@ -377,6 +396,10 @@ def replay_delivery(delivery_id: str) -> Call[DeliveryDetail]:
     return _post(f"/v1/deliveries/{_part(delivery_id)}/replay", DeliveryDetail)
 
 
+def try_delivery(delivery_id: str) -> Call[DeliveryDetail]:
+    return _post(f"/v1/deliveries/{_part(delivery_id)}/try", DeliveryDetail)
+
+
 def cancel_delivery(delivery_id: str) -> Call[DeliveryDetail]:
     return _post(f"/v1/deliveries/{_part(delivery_id)}/cancel", DeliveryDetail)
 
@@ -388,6 +411,19 @@ def count_replay(where: Mapping[str, Any]) -> Call[ReplayCount]:
 
 def start_replay(where: Mapping[str, Any]) -> Call[ReplayJob]:
     return _post("/v1/replays", ReplayJob, {"filter": where})
+
+
+def count_past(subscription_id: str, since: str) -> Call[ReplayCount]:
+    body = {"from": since, "dry_run": True}
+    path = f"/v1/subscriptions/{_part(subscription_id)}/backfill"
+    return _post(path, ReplayCount, body, retry=RetryRule.ALWAYS)
+
+
+def backfill(subscription_id: str, since: str, per_second: int | None) -> Call[ReplayJob]:
+    body: dict[str, Any] = {"from": since}
+    if per_second is not None:
+        body["per_second"] = per_second
+    return _post(f"/v1/subscriptions/{_part(subscription_id)}/backfill", ReplayJob, body)
 
 
 def replay_job(job_id: str) -> Call[ReplayJob]:

@@ -71,6 +71,9 @@ class Subscription(Struct, frozen=True, kw_only=True):
     oauth_key_id: str | None = None
     oauth_private_key: str | None = None
     deadline_ms: int | None = None
+    order: str = "none"
+    quiet_ms: int | None = None
+    max_wait_ms: int | None = None
     rate_per_second: float | None = None
     headers: dict[str, str] = {}
     client_certificate: str | None = None
@@ -85,6 +88,7 @@ class Subscription(Struct, frozen=True, kw_only=True):
     certificate: CertificateFacts | None = None
     unverified: bool = False
     receiver: Receiver | None = None
+    paused_since: str | None = None
     created_at: str
     updated_at: str
 
@@ -111,6 +115,9 @@ class SubscriptionOptions(TypedDict, total=False):
     oauth_key_id: str | None
     oauth_private_key: str | None
     deadline_ms: int | None
+    order: str
+    quiet_ms: int | None
+    max_wait_ms: int | None
     rate_per_second: float | None
     headers: Mapping[str, str]
     client_certificate: str | None
@@ -145,6 +152,9 @@ class SubscriptionChanges(TypedDict, total=False):
     oauth_key_id: str | None
     oauth_private_key: str | None
     deadline_ms: int | None
+    order: str | None
+    quiet_ms: int | None
+    max_wait_ms: int | None
     rate_per_second: float | None
     headers: Mapping[str, str | None] | None
     client_certificate: str | None

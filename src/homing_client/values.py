@@ -15,7 +15,7 @@ from homing_client.subscription import PublicKey, Subscription
 
 T = TypeVar("T")
 
-Status = Literal["pending", "delivered", "dropped", "cancelled"]
+Status = Literal["pending", "delivered", "dropped", "cancelled", "superseded"]
 State = Literal["enabled", "disabled", "frozen"]
 Role = Literal["admin", "publisher", "manager", "viewer", "metrics"]
 
@@ -33,7 +33,8 @@ class Page(Struct, Generic[T], frozen=True):
 class Event(Struct, frozen=True, kw_only=True):
     """An event to publish.
 
-    ``data`` is any JSON value; a ``msgspec.Raw`` holds JSON that is sent byte for byte.
+    ``data`` is any JSON value; a ``msgspec.Raw`` holds JSON that is sent byte for byte. ``key`` is
+    the object that the event is about, by which subscriptions may ask for order.
     """
 
     type: str
@@ -41,6 +42,7 @@ class Event(Struct, frozen=True, kw_only=True):
     id: str | None = None
     tenant: str | None = None
     time: str | None = None
+    key: str | None = None
 
 
 class Receipt(Struct, frozen=True):
@@ -64,6 +66,7 @@ class EventSummary(Struct, frozen=True, kw_only=True):
     time: str
     accepted_at: str
     deliveries: int
+    key: str | None = None
 
 
 class ReadEvent(Struct, frozen=True, kw_only=True):
@@ -75,6 +78,7 @@ class ReadEvent(Struct, frozen=True, kw_only=True):
     accepted_at: str
     data: Any
     cursor: str
+    key: str | None = None
 
 
 class EventsRead(Struct, frozen=True, kw_only=True):
@@ -128,6 +132,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
     expires_at: str | None = None
     finished_at: str | None = None
     arrived: bool = False
+    key: str | None = None
 
 
 class UnmatchedSubscription(Struct, frozen=True, kw_only=True):
@@ -148,6 +153,7 @@ class EventDetail(Struct, frozen=True, kw_only=True):
     accepted_at: str
     data: Raw
     deliveries: tuple[Delivery, ...]
+    key: str | None = None
     context: dict[str, str | bool | int] | None = None
     deliveries_more: bool = False
     unmatched: tuple[UnmatchedSubscription, ...] = ()
@@ -176,6 +182,24 @@ class SigningKeys(Struct, frozen=True, kw_only=True):
     tenant: str
     keys: tuple[PublicKey, ...]
     jwks: str
+
+
+class CommitLoss(Struct, frozen=True, kw_only=True):
+    """What one process noticed of commits that a failover of the database has lost."""
+
+    noticed_at: str
+    process: str
+    kind: str
+    lost_from: str | None
+    lost_upto: str
+    missing: str
+
+
+class LostCommits(Struct, frozen=True, kw_only=True):
+    """Losses, newest first; while ``holding``, events are refused until they are confirmed."""
+
+    items: tuple[CommitLoss, ...]
+    holding: bool
 
 
 # --- filters --------------------------------------------------------------------------------
@@ -319,6 +343,8 @@ class DeliveryDetail(Delivery, frozen=True, kw_only=True):
 
     explanation: str
     explanation_parts: tuple[SentencePart, ...] = ()
+    waits_for: str | None = None
+    superseded_by: str | None = None
     attempts: tuple[Attempt, ...]
     schedule: tuple[Retry, ...]
 
@@ -381,6 +407,14 @@ class ReplayFilter(Struct, frozen=True, kw_only=True):
     finished_since: str | None = None
     tenant: str | None = None
     as_of: str | None = None
+    backfill: bool = False
+
+
+class NamedCount(Struct, frozen=True):
+    """A status, a tenant or a cause, and how many of the counted deliveries have it."""
+
+    name: str
+    count: int
 
 
 class ReplayCount(Struct, frozen=True):
@@ -392,6 +426,9 @@ class ReplayCount(Struct, frozen=True):
     count: int
     exact: bool
     as_of: str | None = None
+    by_status: list[NamedCount] = []
+    by_tenant: list[NamedCount] = []
+    by_cause: list[NamedCount] = []
 
 
 class ReplayJob(Struct, frozen=True, kw_only=True):
@@ -624,6 +661,7 @@ NoticeKind = Literal[
     "gone",
     "outage",
     "outage_over",
+    "commits_lost",
 ]
 
 
@@ -709,7 +747,7 @@ class SearchResult(Struct, frozen=True, kw_only=True):
 
 
 class Ledger(Struct, frozen=True, kw_only=True):
-    """Counts of one tenant: accepted = delivered + pending + dropped + cancelled."""
+    """Counts of one tenant: accepted is the sum of the statuses."""
 
     tenant: str
     accepted: int
@@ -717,6 +755,7 @@ class Ledger(Struct, frozen=True, kw_only=True):
     pending: int
     dropped: int
     cancelled: int
+    superseded: int = 0
     counted: bool
     balanced: bool
 
@@ -771,6 +810,7 @@ class ServerStatus(Struct, frozen=True, kw_only=True):
     memory_bytes: int
     refused_endpoints: tuple[RefusedEndpoint, ...] = ()
     certificates: tuple[CertificateWarning, ...] = ()
+    lost_commits: tuple[CommitLoss, ...] = ()
 
 
 class EgressAddresses(Struct, frozen=True):

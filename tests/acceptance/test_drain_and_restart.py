@@ -33,6 +33,13 @@ async def once(port: int, method: str, path: str, document: object = None) -> Re
         line.close()
 
 
+async def closing_response(line: Line) -> Reply:
+    """The response that announces the end of this connection."""
+    while "connection" not in (reply := await line.ask("POST", "/v1/events", EVENT)).headers:
+        await asyncio.sleep(0.01)
+    return reply
+
+
 @pytest.mark.parametrize("processes", [1, 2])
 async def test_while_draining_new_connections_are_served_and_see_that_it_is_not_ready(
     processes: int, postgres: Postgres, tmp_path: Path
@@ -48,14 +55,16 @@ async def test_while_draining_new_connections_are_served_and_see_that_it_is_not_
     assert (await once(server.port, "GET", "/readyz")).status == 200
 
     server.process.send_signal(signal.SIGTERM)
-    # Each process gets the signal in its own time.
-    while (await once(server.port, "GET", "/readyz")).status == 200:
-        await asyncio.sleep(0.01)
-    while "connection" not in (await once(server.port, "POST", "/v1/events", EVENT)).headers:
-        await asyncio.sleep(0.01)
-    while "connection" not in (last := await kept.ask("POST", "/v1/events", EVENT)).headers:
-        await asyncio.sleep(0.01)
+    # Each process gets the signal in its own time. The kept connection is asked meanwhile: a server
+    # closes one that is idle for five seconds.
+    async with asyncio.TaskGroup() as tasks:
+        asked = tasks.create_task(closing_response(kept))
+        while (await once(server.port, "GET", "/readyz")).status == 200:
+            await asyncio.sleep(0.01)
+        while "connection" not in (await once(server.port, "POST", "/v1/events", EVENT)).headers:
+            await asyncio.sleep(0.01)
 
+    last = asked.result()
     assert (last.status, last.headers["connection"]) == (202, "close")
     refused = await once(server.port, "GET", "/readyz")
     assert (refused.status, refused.json["code"]) == (503, "shutting_down")

@@ -23,7 +23,7 @@ from app.test_use_cases import (
     method_of,
     objects,
 )
-from engine.world import LOG_KEY
+from engine.world import LOG_KEY, always
 from homing.app.access import CHANGING, Caller, action_of
 from homing.app.audit import EXPORT_PAGE
 from homing.app.auth import ADMIN_CALLER
@@ -37,7 +37,7 @@ from homing.ports.audit import AuditFilter
 from homing.web.workfront.api import BASE
 from web.asgi import Client
 from web.browse import Browser, text
-from web.house import House, live
+from web.house import URL, House, live
 
 CANARY = "canary-7f3a"
 SECRET = f"whsec_{'Y2FuYXJ5' * 4}"  # "canary", as base64
@@ -63,6 +63,8 @@ GIVEN: dict[str, dict[str, Any]] = {
     "POST /endpoints/{id}/replay": {"form": {"since": "1h"}},
     "POST /v1/replays": {"json": {"filter": {"tenant": "acme"}}},
     "POST /bulk/replay": {"form": {"q": "tenant:acme"}},
+    f"POST {SUB}/{{id}}/backfill": {"json": {"from": "1h"}},
+    "POST /subscriptions/{id}/backfill": {"form": {"from": "1h"}},
     "POST /bulk/cancel": {"form": {"q": "tenant:acme"}},
     f"POST {TGT}": {"json": HOOK},
     "POST /notices/targets": {"form": HOOK},
@@ -80,6 +82,8 @@ CHANGE: dict[str, tuple[dict[str, Any] | None, dict[str, Any] | None]] = {
     "Subscriptions.rotate": ({"secrets": 1}, {"secrets": CHANGED}),
     "SigningKeys.rotate": (None, {"tenant": "acme", "keys": 1}),
     "Subscriptions.verify": ({}, {}),
+    "Subscriptions.pause": ({"paused_since": None}, {}),
+    "Subscriptions.resume": ({}, {"paused_since": None}),
     "Subscriptions.test": (None, {"outcome": "delivered", "code": 200}),
     "WorkfrontSubscriptions.create": (None, {"url": "https://new.example/", "token": HIDDEN}),
     "WorkfrontSubscriptions.delete": ({"url": "https://wf.example/"}, None),
@@ -91,9 +95,11 @@ CHANGE: dict[str, tuple[dict[str, Any] | None, dict[str, Any] | None]] = {
     "Endpoints.freeze": ({"state": "enabled"}, {"state": "frozen"}),
     "Endpoints.test": (None, {"outcome": "delivered", "code": 200}),
     "Deliveries.replay": (None, {}),
+    "Deliveries.try_now": ({}, {}),
     "Deliveries.cancel": ({"status": "pending"}, {"status": "cancelled"}),
     "Deliveries.cancel_some": ({"status": "pending"}, {"status": "cancelled"}),
     "Replays.start": (None, {"tenant": "acme"}),
+    "Replays.backfill": (None, {"tenant": "acme", "backfill": True}),
     "Replays.cancel": ({"state": "running"}, {"state": "cancelled"}),
     "NoticeTargets.create": (None, {"kind": "webhook", "address": HIDDEN}),
     "NoticeTargets.change": ({"name": ""}, {"name": "new"}),
@@ -102,6 +108,7 @@ CHANGE: dict[str, tuple[dict[str, Any] | None, dict[str, Any] | None]] = {
     "NoticeTargets.delete": ({"kind": "webhook"}, None),
     "Pull.remove_reader": ({"reader": "default"}, None),
     "Erasures.erase": (None, {"kind": "event"}),
+    "LostCommits.confirm": (None, {}),
     "Keys.create": (None, {"name": "new", "role": "viewer"}),
     "Keys.revoke": ({"name": "n", "role": "viewer"}, None),
 }
@@ -111,6 +118,7 @@ CHANGING_ROUTES = [(name, route) for name, route in WRITING if name in CHANGING]
 OF_OTHERS = {
     "Endpoints.test",
     "Replays.start",
+    "Replays.backfill",
     "SigningKeys.rotate",
     "WorkfrontSubscriptions.enable",
 }
@@ -141,8 +149,19 @@ async def sql(house: House, statement: str) -> list[tuple[Any, ...]]:
     return found
 
 
+_LOSS = (
+    "INSERT INTO commit_loss (id, noticed_at, process, kind, from_at, upto_at)"
+    " VALUES (1, 10, 'here:1', 'publish', 5, 9)"
+)
+
+
 async def id_to_change(house: House, name: str, route: str, found: Objects) -> str:
     """The id for the route, of an object that the use case can change."""
+    if name == "Deliveries.try_now":
+        house.world.sender.scripts[URL] = always(500)
+        await house.publish(tenant="acme")
+        await house.settled()
+        return str((await house.deliveries("?tenant=acme&status=pending"))[0]["id"])
     if name in {"Deliveries.cancel", "Deliveries.cancel_some"}:
         await house.client.post(f"{EP}/{found.endpoint}/freeze")
         await house.publish(tenant="acme")
@@ -154,6 +173,8 @@ async def id_to_change(house: House, name: str, route: str, found: Objects) -> s
         cursor = (await house.client.get(f"{path}/events")).json["cursor"]
         await house.client.post(f"{path}/ack", {"cursor": cursor})
         return str(made.json["id"])
+    if name == "Subscriptions.resume":
+        await house.client.post(f"{SUB}/{found.subscription}/pause")
     if name == "Subscriptions.verify":
         unproved = await house.subscribe(
             "https://new.example/", tenant="acme", verification="challenge"
@@ -163,6 +184,8 @@ async def id_to_change(house: House, name: str, route: str, found: Objects) -> s
     if name == "NoticeTargets.send_link":
         await sql(house, "UPDATE notice_target SET confirmed_at = NULL, kind = 'email'")
         await house.world.wait(3_600_000)
+    if name == "LostCommits.confirm":
+        await sql(house, _LOSS)
     if name == "Replays.cancel":
         await sql(house, "UPDATE replay_job SET state = 'running'")
     return id_of(route, found) if "{id}" in route else "x"
@@ -194,7 +217,7 @@ def test_a_change_leaves_exactly_one_entry_without_a_secret(name: str, route: st
         else:
             assert not more, [(it.action, it.object) for it in (entry, *more)]
         assert entry.action == action_of(method_of(house.use_cases, name))
-        assert entry.tenant == "acme"
+        assert entry.tenant == (None if name == "LostCommits.confirm" else "acme")
         assert (entry.who.name, entry.who.tenant, entry.refused) == ("n", None, "")
         assert entry.who.key_id is not None
         if "{id}" in route and name not in OF_OTHERS:

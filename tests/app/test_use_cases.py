@@ -62,6 +62,8 @@ TABLE: dict[str, tuple[str, ...]] = {
         "POST /subscriptions/{id}/rotate",
     ),
     "Subscriptions.verify": (f"POST {SUB}/{{id}}/verify", "POST /subscriptions/{id}/verify"),
+    "Subscriptions.pause": (f"POST {SUB}/{{id}}/pause", "POST /subscriptions/{id}/pause"),
+    "Subscriptions.resume": (f"POST {SUB}/{{id}}/resume", "POST /subscriptions/{id}/resume"),
     "Subscriptions.test": (f"POST {SUB}/{{id}}/test", "POST /subscriptions/{id}/test"),
     "SigningKeys.get": ("GET /v1/signing-keys",),
     "SigningKeys.rotate": (
@@ -95,12 +97,19 @@ TABLE: dict[str, tuple[str, ...]] = {
     "Causes.incidents": ("GET /incidents",),
     "Deliveries.page": (f"GET {DLV}", "GET /deliveries"),
     "Deliveries.get": (f"GET {DLV}/{{id}}", "GET /deliveries/{id}"),
+    "Deliveries.sent_request": (
+        "GET /deliveries/{id}/attempts/{number}/request",
+        "GET /deliveries/{id}/attempts/{number}/request/body",
+    ),
     "Deliveries.replay": (f"POST {DLV}/{{id}}/replay", "POST /deliveries/{id}/replay"),
+    "Deliveries.try_now": (f"POST {DLV}/{{id}}/try", "POST /deliveries/{id}/try"),
     "Deliveries.cancel": (f"POST {DLV}/{{id}}/cancel", "POST /deliveries/{id}/cancel"),
     "Deliveries.cancel_some": ("POST /bulk/cancel", "GET /bulk/cancelling"),
     "Deliveries.recent_attempts": ("GET /v1/attempts",),
     "Replays.count": ("GET /bulk", "GET /endpoints/{id}/replay-count"),
     "Replays.start": ("POST /v1/replays", "POST /bulk/replay", "POST /endpoints/{id}/replay"),
+    "Replays.count_past": ("GET /subscriptions/{id}/backfill-count",),
+    "Replays.backfill": (f"POST {SUB}/{{id}}/backfill", "POST /subscriptions/{id}/backfill"),
     "Replays.get": ("GET /v1/replays/{id}", "GET /replays/{id}"),
     "Replays.cancel": ("POST /v1/replays/{id}/cancel", "POST /replays/{id}/stop"),
     "Erasures.erase": ("POST /v1/erasures", "POST /erasures"),
@@ -128,6 +137,8 @@ TABLE: dict[str, tuple[str, ...]] = {
     "Figures.ledger": ("GET /v1/ledger",),
     "Figures.overview": ("GET /",),
     "Figures.rollups": ("GET /chart.json", "GET /endpoints/{id}/chart.json"),
+    "LostCommits.page": ("GET /v1/lost-commits",),
+    "LostCommits.confirm": ("POST /v1/lost-commits/confirm", "POST /system/lost-commits"),
     "Status.pulse": ("GET /v1/status",),
     "Status.metrics": ("GET /metrics",),
     "Status.system": ("GET /system",),
@@ -221,6 +232,7 @@ class Door:
         """A request to this route: ``json`` for the two APIs, ``form`` for the dashboard."""
         method, _, path = route.partition(" ")
         path = re.sub(r"{tenant}", given.get("tenant", "acme"), path)
+        path = path.replace("{number}", "1")
         path = re.sub(r"{\w+(:path)?}", str(ids), path) + query
         if transport_of(route) is not DASHBOARD:
             json = given.get("json", {} if method in {"POST", "PUT", "PATCH"} else None)
@@ -310,11 +322,13 @@ JSON = {
     "WorkfrontSubscriptions.change_version": {"version": "v1"},
     "Endpoints.test": {},
     "Pull.ack": {"cursor": "x"},
+    "Replays.backfill": {"from": "1h"},
 }
 FORMS: dict[str, dict[str, str]] = {
     "Subscriptions.change": {"url": "https://a.example/", "types": "*", "format": "standard"},
     "Endpoints.test": {"subscription": show_id("sub", 1)},
     "Replays.start": {"since": "1h"},
+    "Replays.backfill": {"from": "1h"},
 }
 WITH_ID = [it for it in ROUTES if "{id" in it[1]]
 
@@ -326,6 +340,7 @@ def test_an_unknown_id_and_one_of_another_tenant_are_not_found(name: str, route:
         prefix = theirs.partition("_")[0]
         unknown = "no-such-event" if "events" in route else show_id(prefix, 12345)
         query = "?since=1h" if route.endswith("replay-count") else ""
+        query = "?from=1h" if route.endswith("backfill-count") else query
         given: dict[str, Any] = {
             "json": JSON.get(name, {}),
             "form": FORMS.get(name, {}),
@@ -536,6 +551,7 @@ CHANGE_JSON: dict[str, Any] = {
     "WorkfrontSubscriptions.change_versions": {"subscriptionIds": ["x"], "version": "v1"},
     "WorkfrontSubscriptions.enable_url": {"url": "https://wf.example/"},
     "Replays.start": REPLAY,
+    "Replays.backfill": {"from": "1h"},
     "NoticeTargets.create": NEW_TARGET,
     "Erasures.erase": {"event": "e"},
 }
@@ -544,6 +560,7 @@ CHANGE_FORMS: dict[str, dict[str, str]] = {
     "POST /subscriptions/{id}": NEW_FORM,
     "POST /endpoints/{id}/test": {"subscription": show_id("sub", 1)},
     "POST /endpoints/{id}/replay": {"since": "1h"},
+    "POST /subscriptions/{id}/backfill": {"from": "1h"},
     "POST /bulk/replay": {"q": "tenant:acme"},
     "POST /bulk/cancel": {"q": "tenant:acme"},
     "POST /notices/targets": NEW_TARGET,
@@ -617,6 +634,7 @@ def test_a_form_that_was_carried_out_redirects_so_that_a_reload_repeats_nothing(
                 "POST /subscriptions/{id}": {**NEW_FORM, "url": URL},
                 "POST /endpoints/{id}/test": {"subscription": found.subscription},
                 "POST /endpoints/{id}/replay": {"since": "1h"},
+                "POST /subscriptions/{id}/backfill": {"from": "1h"},
                 "POST /notices/targets": NEW_TARGET,
                 "POST /erasures": {"event": found.event, "tenant": "acme", "confirm": "erase"},
                 "POST /keys": {"name": "n", "role": "viewer", "tenant": "acme"},
@@ -625,10 +643,9 @@ def test_a_form_that_was_carried_out_redirects_so_that_a_reload_repeats_nothing(
                 continue
             if route in {"POST /subscriptions/check", "POST /subscriptions/try"}:
                 continue  # They change nothing.
-            if (
-                route.endswith(("/delete", "/link", "/revoke", "/readers/remove", "/verify"))
-                or route == "POST /deliveries/{id}/cancel"
-            ):
+            if route.endswith(
+                ("/delete", "/link", "/revoke", "/readers/remove", "/verify", "/backfill")
+            ) or route in {"POST /deliveries/{id}/cancel", "POST /deliveries/{id}/try"}:
                 continue  # Tried in other tests.
             ids = id_of(route, found) if "{id}" in route else "x"
             got = await door.send(route, ids=ids, form=given)

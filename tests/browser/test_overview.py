@@ -118,9 +118,7 @@ def test_a_dialog_that_was_opened_during_a_refresh_stays_open(
 
     page.route(f"**/endpoints/{made.endpoint}*", hold)
     for _ in range(120):  # A tick that comes before the scripts of the page have run is lost.
-        page.evaluate(
-            "document.querySelectorAll('[data-live]').forEach((it) => htmx.trigger(it, 'tick'))"
-        )
+        page.evaluate("document.body.dispatchEvent(new Event('refresh'))")
         page.wait_for_timeout(500)
         if held:
             break

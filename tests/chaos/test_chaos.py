@@ -89,7 +89,7 @@ async def test_a_kill_at_a_write_a_sync_a_send_or_a_connect_loses_nothing(tmp_pa
 
 
 async def test_an_old_database_is_upgraded_over_a_kill_at_every_statement(tmp_path: Path) -> None:
-    toll = await upgrade_over_kills("sqlite", tmp_path, rows=10_000)
+    toll = await upgrade_over_kills("sqlite", tmp_path, rows=20_000)
     print(toll)
     assert toll.bad == 0
     assert toll.fired_enough

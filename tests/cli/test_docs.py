@@ -117,10 +117,17 @@ class Reader:
         (
             "howto/pause-deliveries-during-maintenance.md",
             (
+                "Paused: the deliveries of sub_",
+                "Waiting: its subscription has been paused since",
+                "Resumed: the deliveries of sub_",
                 "by a person; nothing is attempted until a person enables it",
                 "Enabled (was frozen)",
                 "0 deliveries would be replayed",
             ),
+        ),
+        (
+            "howto/deliver-past-events-to-a-new-subscription.md",
+            ("1 past event would be delivered.", "Deliveries made: 1."),
         ),
         (
             "howto/use-a-client-certificate.md",

@@ -6,6 +6,8 @@ import pytest
 
 from acceptance.running import free_port
 from cli.terminal import Terminal
+from homing.policy.networks import Kind
+from policy.test_reach import FORBIDDEN
 
 
 @pytest.mark.parametrize(
@@ -31,6 +33,29 @@ def test_a_refusal_is_one_clear_line(
     done = terminal.run(*arguments)
     assert (done.code, done.out) == (code, "")
     assert told in done.err.replace("\n", " ")
+
+
+def test_no_forbidden_url_gets_through(terminal: Terminal) -> None:
+    """One address of each kind but loopback, which the server of these tests allows."""
+    forbidden = {kind: one for one, kind in FORBIDDEN.items() if "%" not in one}
+    del forbidden[Kind.LOOPBACK]
+    oauth = ("--oauth-client-id", "homing", "--oauth-client-secret", "s3cret")
+
+    def commands(there: str) -> dict[str, tuple[str, ...]]:
+        with_token = ("subscribe", "https://fine.example/", "no.such", *oauth)
+        return {
+            "url": ("subscribe", there, "no.such"),
+            "oauth_token_url": (*with_token, "--oauth-token-url", there),
+            "address": ("notices", "add", "webhook", there),
+        }
+
+    for host in [f"[{one}]" if ":" in one else one for one in forbidden.values()]:
+        for field, arguments in commands(f"https://{host}/").items():
+            done = terminal.run(*arguments)
+            assert (done.code, done.out) == (1, ""), arguments
+            assert f": {field} is not allowed" in done.err, arguments
+    for arguments in commands("https://fine.example/").values():
+        terminal.well(*arguments)  # The control.
 
 
 def test_a_process_says_the_same(terminal: Terminal) -> None:

@@ -162,6 +162,11 @@ def test_a_key_is_made_listed_and_revoked(terminal: Terminal) -> None:
     assert terminal.run("keys", "revoke", made["id"]).code == 1
 
 
+def test_lost_commits_are_listed_and_confirmed(terminal: Terminal) -> None:
+    assert terminal.well("lost-commits", "list").out.strip() == "No lost commits."
+    assert "nothing to confirm" in terminal.well("lost-commits", "confirm").out
+
+
 def test_a_signing_key_is_shown_and_rotated(terminal: Terminal) -> None:
     none = terminal.well("signing-keys", "--tenant", "signed").out
     assert "no signing keys yet" in none

@@ -137,6 +137,11 @@ async def test_a_subscription_is_made_changed_tested_and_deleted(
         assert asked.receiver is not None
         assert "does not return the challenge" in asked.receiver.problem
         await homing.delete_subscription(unproved.id)
+    assert (await homing.count_past(made.id, since="1h")).exact
+    assert (await homing.backfill(made.id, since="1h")).filter.backfill
+    paused = await homing.pause_subscription(made.id)
+    assert paused.paused_since is not None
+    assert (await homing.resume_subscription(made.id)).paused_since is None
     assert [one.id for one in await listed(homing.subscriptions(tenant=tenant))] == [made.id]
     assert (await homing.subscription(made.id)).description == "Ours"
     await homing.delete_subscription(made.id)

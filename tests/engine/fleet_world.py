@@ -80,7 +80,7 @@ class FleetWorld(World):
         sender.scripts = self.sender.scripts
         self.views = Views(self.db)
         engine = await Engine.start(
-            flow=Flow(self.db, node=me.node),
+            flow=Flow(self.db, node=me.node, shared=True),
             admin=Admin(self.db, node=me.node),
             views=self.views,
             sender=sender,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from engine.world import SECOND, Hit, Reply, World, balanced
 from homing.engine.options import EngineOptions
 from homing.model import Failure, State, Status
@@ -41,10 +43,10 @@ class Net:
             return self.out
         return self.own.get(hit.url, self.reply)
 
-    async def connect(self, urls: list[str] = URLS) -> None:
+    async def connect(self, urls: list[str] = URLS, **more: Any) -> None:
         for url in urls:
             self.world.sender.scripts[url] = self.script
-            await self.world.subscribe(url)
+            await self.world.subscribe(url, **more)
         await self.world.publish()
         await self.world.wait(SECOND)
 

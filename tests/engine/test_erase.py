@@ -14,7 +14,7 @@ from homing.engine.options import EngineOptions
 from homing.errors import EventConflict, NotFound, StoreUnavailable
 from homing.model import State, Status
 from homing.policy.payload_fields import PayloadFields
-from homing.ports import ReplayFilter
+from homing.ports import CleanupStep, ReplayFilter
 from homing.ports.erasures import Erasure
 from homing.sim.loop import START_MS, VirtualClock
 
@@ -353,3 +353,30 @@ def test_an_erasure_where_more_endpoints_are_in_memory_than_may_be() -> None:
         assert [it.status for it in await world.deliveries()] == [Status.DELIVERED]
 
     live(story, EngineOptions(queues_max=1))
+
+
+def test_what_cannot_be_removed_yet_is_tried_again_ever_more_rarely_and_delays_no_other() -> None:
+    async def story(world: World) -> None:
+        await world.subscribe(URL, tenant="acme")
+        await world.publish(tenant="acme")
+        await world.publish(key="one")
+        await world.written()
+        remove, tries = world.admin.erase_rest_of_tenant, list[int]()
+
+        async def in_use(erasure: Erasure, *, limit: int) -> CleanupStep:
+            tries.append(world.clock.now())
+            if world.since_start() < 60 * MINUTE:
+                return CleanupStep(touched=0, done=False)
+            return await remove(erasure, limit=limit)
+
+        world.admin.erase_rest_of_tenant = in_use  # type: ignore[method-assign]
+        stuck = await world.engine.erasures.erase_tenant("acme")
+        await world.wait(30 * MINUTE)
+        other = await world.engine.erasures.erase_event("default", "one")
+        await done(world, other)
+        await world.wait(30 * MINUTE)
+        assert len(tries) < 70
+        await world.wait(MINUTE)
+        assert (await world.engine.erasures.get(stuck.id)).finished_at is not None
+
+    live(story)

@@ -12,7 +12,7 @@ from engine.world import HOUR, MINUTE, SECOND, World, live
 from homing.errors import StoreUnavailable
 from homing.model import Reason, Status
 from homing.policy.admission import EventDraft
-from homing.ports import SettleBatch
+from homing.ports import SettleBatch, SettleResult
 
 
 def test_what_was_held_beyond_its_window_is_not_attempted_though_no_sweep_has_seen_it() -> None:
@@ -105,7 +105,7 @@ def test_expiry_goes_on_under_a_steady_load_that_never_lets_the_settler_rest() -
         await world.wait(window_ms - 5 * SECOND)
         real = world.flow.settle
 
-        async def slow(batch: SettleBatch) -> frozenset[int]:
+        async def slow(batch: SettleBatch) -> SettleResult:
             await asyncio.sleep(0.03)
             return await real(batch)
 

@@ -9,7 +9,7 @@ from engine.world import SECOND, World, always, live
 from homing.engine.options import EngineOptions
 from homing.model import Status
 from homing.policy.admission import EventDraft
-from homing.ports import SettleBatch
+from homing.ports import SettleBatch, SettleResult
 
 FAILING, URLS, HELD = 12, 24, 40
 COMMIT_MS = 100
@@ -43,7 +43,7 @@ def test_expiry_has_its_share_of_commits_beside_many_tenants_that_fail() -> None
         await world.wait(window_ms - SECOND)
         real, commits = world.flow.settle, list[int]()
 
-        async def slow(batch: SettleBatch) -> frozenset[int]:
+        async def slow(batch: SettleBatch) -> SettleResult:
             commits.append(sum(it.delivery.endpoint_id == held for it in batch.finished))
             await world.wait(COMMIT_MS)
             return await real(batch)

@@ -10,7 +10,7 @@ from engine.world import MINUTE, SECOND, always, balanced
 from homing.engine.decide import Deferred, Misrouted, Terminated
 from homing.errors import StoreUnavailable
 from homing.model import Reason, Status
-from homing.ports import SettleBatch
+from homing.ports import SettleBatch, SettleResult
 
 
 def test_an_outcome_that_comes_after_the_lease_was_lost_is_dropped_and_not_settled_twice() -> None:
@@ -53,7 +53,7 @@ def test_a_bucket_lost_while_its_outcomes_are_written_leaves_no_slot_taken(code:
         owner, _, endpoint = await at(world)
         settle, settler = owner.engine._settler._flow.settle, owner.engine._settler
 
-        async def settles(batch: SettleBatch) -> frozenset[int]:
+        async def settles(batch: SettleBatch) -> SettleResult:
             gone = await settle(batch)
             settler.on_lost(frozenset({endpoint.bucket}))  # A heartbeat has just found it.
             return gone
@@ -77,7 +77,7 @@ def test_a_settle_that_is_refused_late_does_not_lose_the_bucket_that_was_taken_a
         epochs = owner.engine._core.ownership.epochs
         before = epochs[endpoint.bucket]
 
-        async def settles(batch: SettleBatch) -> frozenset[int]:
+        async def settles(batch: SettleBatch) -> SettleResult:
             settler._flow.settle = settle  # type: ignore[method-assign]
             await owner.beats.give(owner.me.id, [endpoint.bucket])
             while epochs[endpoint.bucket] in {before, 0}:  # Lost, and taken again meanwhile.
@@ -126,7 +126,7 @@ def test_one_whose_settle_failed_and_then_lost_its_lease_goes_on_with_what_it_ge
         owner, other, _ = await at(world)
         settle, broken = owner.engine._settler._flow.settle, [True]
 
-        async def settles(batch: SettleBatch) -> frozenset[int]:
+        async def settles(batch: SettleBatch) -> SettleResult:
             if broken:
                 raise StoreUnavailable
             return await settle(batch)

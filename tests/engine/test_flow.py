@@ -19,6 +19,7 @@ from homing.errors import (
 )
 from homing.model import Lane, Status
 from homing.policy.admission import EventDraft
+from homing.ports import SettleResult
 
 URL = "https://receiver.example/hook"
 OTHER = "https://other.example/hook"
@@ -227,7 +228,7 @@ def test_while_settles_cannot_be_written_nothing_new_starts_and_nothing_is_lost(
         await world.wait(50)
         real = world.flow.settle
 
-        async def broken(batch: object) -> frozenset[int]:
+        async def broken(batch: object) -> SettleResult:
             raise StoreUnavailable("the disk is full")
 
         world.flow.settle = broken  # type: ignore[method-assign]

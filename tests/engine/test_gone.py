@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -14,7 +15,9 @@ from homing.model import Decided, Outcome, Reason, State, Status, Subscription
 from homing.policy.presets import PRESETS, WORKFRONT
 from homing.policy.receiver import set_gone
 from homing.policy.retry import OnGone
+from homing.ports import SettleResult
 from homing.ports.audit import AuditFilter
+from homing.sim.loop import START_MS, VirtualClock
 
 URL, OTHER = "https://receiver.example/hook", "https://other.example/hook"
 SECOND, HOUR, DAY = 1_000, 3_600_000, 86_400_000
@@ -274,7 +277,7 @@ def test_a_crash_after_the_subscription_was_set_inactive_loses_nothing() -> None
         dead: list[int] = []
         settle = world.flow.settle
 
-        async def dies(batch: Any) -> frozenset[int]:
+        async def dies(batch: Any) -> SettleResult:
             if dead or not await is_gone():
                 return await settle(batch)
             dead.append(1)
@@ -351,3 +354,81 @@ def test_a_catalog_that_cannot_be_read_after_the_change_delays_no_notice() -> No
         assert (await world.only_delivery()).reason is Reason.GONE
 
     live(story, options())
+
+
+def first_attempts(world: World) -> list[str]:
+    return [hit.delivery for hit in world.sender.hits if hit.headers["homing-attempt"] == "1"]
+
+
+def test_what_stays_after_a_410_goes_before_what_was_accepted_after_it() -> None:
+    """Activated again before its deliveries were cancelled: they are read again, in order."""
+
+    async def story(world: World) -> None:
+        mine = await world.subscribe(URL)
+        await world.subscribe(URL)
+        run, refusing = world.admin.run_cleanup_job, [True]
+
+        async def refused(*args: Any, **more: Any) -> Any:
+            if refusing:
+                raise StoreUnavailable
+            return await run(*args, **more)
+
+        world.admin.run_cleanup_job = refused  # type: ignore[method-assign]
+        replies = iter([410])
+        world.sender.scripts[URL] = lambda _: Reply(next(replies, 200), latency_ms=SECOND)
+        for _ in range(4):
+            await world.publish("order.made")
+        await world.wait(SECOND + 500)  # The other one's first delivery is in flight.
+        assert not (await stored(world, mine)).active
+        refusing.clear()
+        await world.engine.change(mine.id, changed(active=True))
+        await world.wait(HOUR)
+        sent = first_attempts(world)
+        assert sent == sorted(sent)
+        assert len(sent) == 8
+        await balanced(world)
+
+    live(story, options())
+
+
+def test_a_410_cancels_what_was_accepted_while_the_clock_was_ahead() -> None:
+    async def story(world: World) -> None:
+        await restart(world, ahead_ms=DAY)
+        subscription = await world.subscribe(URL)
+        await world.engine.freeze(subscription.endpoint_id, by="ada")
+        for _ in range(5):
+            await world.publish()
+        await restart(world, ahead_ms=0)
+        world.sender.scripts[URL] = always(410)
+        await world.engine.enable(subscription.endpoint_id, by="ada")
+        await world.wait(HOUR)
+        assert {(it.status, it.reason) for it in await own(world)} == {
+            (Status.CANCELLED, Reason.GONE)
+        }
+        assert len(world.hits(URL)) == 1
+
+    live(story, options())
+
+
+def test_a_replay_after_a_410_is_sent_although_the_clock_was_set_back_since() -> None:
+    async def story(world: World) -> None:
+        await restart(world, ahead_ms=DAY)
+        world.sender.scripts[URL] = always(410)
+        await world.subscribe(URL)
+        await world.publish()
+        await world.wait(SECOND)
+        cancelled = await world.only_delivery()
+        await restart(world, ahead_ms=0)
+        world.sender.scripts[URL] = always(200)
+        await world.engine.replay(cancelled.delivery.id)
+        await world.wait(SECOND)
+        assert (await own(world))[-1].status is Status.DELIVERED
+
+    live(story, options())
+
+
+async def restart(world: World, *, ahead_ms: int) -> None:
+    """Start a new process whose clock is ahead of the true time by so much."""
+    clock = VirtualClock(asyncio.get_running_loop(), start_ms=START_MS + ahead_ms)
+    world.clock = world.sender._clock = clock
+    await world.crash()

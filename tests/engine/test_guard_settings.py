@@ -10,7 +10,7 @@ from homing.model import Failure, Outcome, Reason, State, Status
 from homing.policy.health import HealthRules
 from homing.policy.reach import REFUSED_SINCE
 from homing.policy.retry import SENDER_ERROR_MAX_MS
-from homing.ports import SettleBatch
+from homing.ports import SettleBatch, SettleResult
 
 URL = "https://receiver.example/hook"
 BEFORE, AFTER = 11, 22  # fingerprints of the settings
@@ -169,7 +169,7 @@ def test_the_settings_are_written_when_they_change_and_not_with_every_delivery()
         written: list[tuple[int, ...]] = []
         settle = world.flow.settle
 
-        async def seen(batch: SettleBatch) -> frozenset[int]:
+        async def seen(batch: SettleBatch) -> SettleResult:
             written.append(batch.guarded)
             return await settle(batch)
 

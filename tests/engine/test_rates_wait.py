@@ -11,7 +11,7 @@ from engine.world import HOUR, MINUTE, SECOND, World, always, balanced, changed,
 from homing.engine.options import EngineOptions
 from homing.model import Lane, Status
 from homing.policy.admission import EventDraft
-from homing.ports import SettleBatch
+from homing.ports import SettleBatch, SettleResult
 
 URL = "https://receiver.example/hook"
 
@@ -31,7 +31,7 @@ class Written:
         self.commits = self.waiting = self.finished = self.read = 0
         settle, due = world.flow.settle, world.flow.due
 
-        async def counted(batch: SettleBatch) -> frozenset[int]:
+        async def counted(batch: SettleBatch) -> SettleResult:
             self.commits += 1
             self.waiting += len(batch.waiting)
             self.finished += len(batch.finished)

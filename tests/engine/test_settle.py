@@ -9,7 +9,7 @@ from homing.engine import capacity
 from homing.engine.settle import ENOUGH, SOON_MS
 from homing.model import State, Status
 from homing.policy.admission import EventDraft
-from homing.ports import SettleBatch
+from homing.ports import SettleBatch, SettleResult
 
 URL = "https://receiver.example/hook"
 SLOW = "https://slow.example/hook"
@@ -19,7 +19,7 @@ def settles_wait(world: World) -> asyncio.Event:
     """Make the store settle nothing until the event is set."""
     released, real = asyncio.Event(), world.flow.settle
 
-    async def slow(batch: SettleBatch) -> frozenset[int]:
+    async def slow(batch: SettleBatch) -> SettleResult:
         await released.wait()
         return await real(batch)
 

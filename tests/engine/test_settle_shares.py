@@ -7,7 +7,7 @@ import asyncio
 from engine.world import SECOND, Reply, World, always, balanced, failing_with, live
 from homing.model import Failure
 from homing.policy.admission import EventDraft
-from homing.ports import SettleBatch
+from homing.ports import SettleBatch, SettleResult
 
 URLS = 500
 FAILURES_MAX = 250
@@ -19,7 +19,7 @@ def settles_seen(world: World) -> list[SettleBatch]:
     seen: list[SettleBatch] = []
     real = world.flow.settle
 
-    async def settle(batch: SettleBatch) -> frozenset[int]:
+    async def settle(batch: SettleBatch) -> SettleResult:
         seen.append(batch)
         return await real(batch)
 
@@ -61,7 +61,7 @@ def test_an_outcome_does_not_wait_behind_thousands_of_another_tenant() -> None:
         released, real = asyncio.Event(), world.flow.settle
         seen: list[SettleBatch] = []
 
-        async def settle(batch: SettleBatch) -> frozenset[int]:
+        async def settle(batch: SettleBatch) -> SettleResult:
             await released.wait()
             seen.append(batch)
             return await real(batch)

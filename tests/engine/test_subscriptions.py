@@ -141,3 +141,20 @@ def test_a_url_changed_there_and_back_leaves_nothing_behind() -> None:
         assert len(world.sender.hits) == 30
 
     live(story)
+
+
+def test_deliveries_that_move_go_before_what_was_accepted_after_them() -> None:
+    async def story(world: World) -> None:
+        moving = await world.subscribe(URL)
+        await world.engine.freeze(moving.endpoint_id, by="ada")
+        await world.subscribe(OTHER)
+        world.sender.scripts[OTHER] = always(200, latency_ms=SECOND)
+        for _ in range(4):
+            await world.publish()
+        await world.engine.change(moving.id, changed(url=OTHER))
+        await world.wait(HOUR)
+        sent = [hit.delivery for hit in world.sender.hits if hit.url == OTHER]
+        assert len(sent) == 8
+        assert sent[1:] == sorted(sent[1:])  # One was in flight when the URL changed.
+
+    live(story)

@@ -288,6 +288,7 @@ class World:
             data=msgspec.json.encode(more.get("data", {"n": 1})),
             key=more.get("key"),
             trace=more.get("trace", ""),
+            order_key=more.get("order_key"),
         )
         (receipt,) = await self.engine.publish([draft])
         return receipt
@@ -393,5 +394,9 @@ async def balanced(world: World) -> None:
     for ledger in await world.views.ledger(tenant=None):
         assert ledger.counted
         assert ledger.accepted == (
-            ledger.delivered + ledger.pending + ledger.dropped + ledger.cancelled
+            ledger.delivered
+            + ledger.pending
+            + ledger.dropped
+            + ledger.cancelled
+            + ledger.superseded
         )

@@ -107,6 +107,7 @@ class Story:
         self.faults = Faults(scale, server, dsn, self.all, self.facts, seed)
         self.load = Load(self.api, self.facts, urls=scale.urls, seed=seed)
         self.count = Count(scale)
+        self.drain_s = DRAIN_S
 
     @property
     def all(self) -> list[Process]:
@@ -146,7 +147,7 @@ class Story:
 
     async def _drain(self) -> None:
         """Until everything acknowledged has arrived and is settled."""
-        ends_at = time.monotonic() + DRAIN_S
+        ends_at = time.monotonic() + self.drain_s
         while time.monotonic() < ends_at:
             with contextlib.suppress(*LOST, TimeoutError):
                 self.count.left_pending = await audit.left(self.dsn)
@@ -232,7 +233,14 @@ def main() -> None:
     parser.add_argument("--keep", help="keep logs and facts in this directory")
     parser.add_argument("--measure", action="store_true", help="1, 2 and 4 processes instead")
     parser.add_argument("--controls", action="store_true", help="every broken build must be BAD")
+    parser.add_argument("--failover", action="store_true", help="a primary and its standby")
     asked = parser.parse_args()
+    if asked.failover:
+        from fleet.failover import all_of_them
+
+        with tempfile.TemporaryDirectory(prefix="homing-failover-", dir=fast_folder()) as place:
+            folder = Path(asked.keep or place)
+            sys.exit(0 if asyncio.run(all_of_them(folder, quick=asked.quick)) else 1)
     if asked.controls:
         print("Controls: deliberately broken builds.")
         found = [_control(name, asked.seed) for name in BUILDS]

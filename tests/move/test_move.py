@@ -42,7 +42,8 @@ def cell(dice: random.Random, table: Table, column: str, kind: str, number: int)
     if kind == "REAL":
         return number / 8  # exact in both
     if kind == "BLOB":
-        return dice.randbytes(dice.randrange(40))
+        end = number.to_bytes(2, "big") if column in table.key else b""
+        return dice.randbytes(dice.randrange(40)) + end
     text = f"{dice.choice(TEXTS)}{number}"
     if column == "filter":  # An index reads this JSON.
         return json.dumps({"tenant": text, "event_id": number})

@@ -67,7 +67,8 @@ RETRYING = replace(
 )
 OVERDUE = replace(RETRYING, retry=4, attempts=4, due_at=ACCEPTED + WORKFRONT.delays_ms[3])
 LAST = replace(RETRYING, retry=11, attempts=12, due_at=ACCEPTED + WINDOW)
-REPLAY = replace(NEVER, replay=True)
+REPLAY = replace(NEVER, replay=True, root_id=NEVER.id - 1)
+PAST = replace(NEVER, replay=True)  # made by a backfill: it has no delivery before it
 SENDER_ERROR = replace(NEVER, attempts=1, sender_errors=1, due_at=NOW + 5 * SECOND)
 HELD = an_endpoint(hold_until=NOW + 20 * MINUTE)
 BACK = an_endpoint(health=a_health(since=NOW - MINUTE, enabled_since=NOW - MINUTE))

@@ -20,6 +20,7 @@ from policy.samples import (
     LAST,
     NEVER,
     OVERDUE,
+    PAST,
     REPLAY,
     RETRYING,
     SENDER_ERROR,
@@ -114,6 +115,15 @@ PENDING: list[Any] = [
         "been due since 13:30 and is made as soon as a slot is free; the last retry, number "
         "11, would be at 14 Nov 14:13.",
         id="enabled, replay",
+    ),
+    pytest.param(
+        PAST,
+        ENABLED,
+        None,
+        "Waiting: it was made at 13:30 for a past event and not yet attempted; the first "
+        "attempt has been due since 13:30 and is made as soon as a slot is free; the last "
+        "retry, number 11, would be at 14 Nov 14:13.",
+        id="enabled, from the past",
     ),
     pytest.param(
         replace(NEVER, expires_at=NOW - HOUR),
@@ -314,3 +324,20 @@ def test_with_jitter_the_time_of_a_later_retry_is_the_earliest_one() -> None:
     in_flight = read(explain(facts(schedule=schedule, in_flight=Lane.FRESH), now=NOW))
     assert in_flight.endswith(" or somewhat later (jitter).")
     assert "jitter" not in read(explain(facts(), now=NOW))
+
+
+def test_the_sentences_about_a_paused_delivery() -> None:
+    paused = replace(
+        facts(delivery=NEVER, endpoint=ENABLED), paused_since=NOW - HOUR, retention_ms=720 * HOUR
+    )
+    assert read(explain(paused, now=NOW)) == (
+        "Waiting: its subscription has been paused since 13:00; nothing is attempted until a "
+        "person resumes it, then the first attempt is made at once; its window does not run "
+        "meanwhile; dropped at 12 Dec 13:30 if the pause lasts until then."
+    )
+    later = replace(
+        facts(delivery=RETRYING, endpoint=ENABLED), paused_since=NOW - HOUR, retention_ms=720 * HOUR
+    )
+    assert "is made" in read(explain(later, now=NOW))
+    flying = replace(paused, in_flight=Lane.FRESH)
+    assert "meanwhile its subscription was paused, at 13:00" in read(explain(flying, now=NOW))

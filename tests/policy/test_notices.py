@@ -16,6 +16,7 @@ from homing.policy import notice_text
 from homing.policy.notice_text import Message, headline, plain_text, sentence, subject
 from homing.policy.notices import (
     DAY_MS,
+    OPERATORS_ONLY,
     RETRY_FIRST_MS,
     RETRY_MAX_MS,
     Notice,
@@ -172,11 +173,15 @@ FACTS: dict[NoticeKind, dict[str, Any]] = {
     NoticeKind.GONE: {"subscription": "sub_0000000000005"},
     NoticeKind.OUTAGE: {"why": "8 of 10 endpoints fail to connect"},
     NoticeKind.OUTAGE_OVER: {"outage_ms": 90_000},
+    NoticeKind.COMMITS_LOST: {
+        "text": "Events of the last second may be missing.",
+        "kind": "publish",
+    },
 }
 
 
 def notice(kind: NoticeKind, *, url: str = "https://shop.example/hook") -> Notice:
-    if kind.startswith("outage"):
+    if kind in OPERATORS_ONLY:
         return Notice(9, kind, NOW, "", facts=FACTS[kind])
     return Notice(9, kind, NOW, "acme", 5, url, FACTS[kind])
 

@@ -22,9 +22,11 @@ from homing.net.trouble import Trouble
 from homing.policy.reach import REFUSED
 from homing.server import wiring
 from homing.server.settings import Settings
+from homing.web.workfront.api import BASE as WORKFRONT
 from policy.test_reach import FORBIDDEN, SPELLINGS
 from security.framing import KEY
 from web.asgi import Client
+from web.browse import Browser
 
 WITHIN_S = 30.0
 PUBLIC = "93.184.216.34"
@@ -237,6 +239,53 @@ async def test_no_name_leads_a_challenge_to_a_forbidden_address(
         here.responses["fine.example"] = [PUBLIC]
         draft = {"url": "http://fine.example/", "types": ["*"], "verification": "challenge"}
         await here.client.post("/v1/subscriptions", draft)
+        assert here.dialled == [PUBLIC]  # The control.
+
+
+async def test_no_forbidden_url_gets_through_a_form_of_the_dashboard_or_the_workfront_api(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    literals = [f"[{one}]" if ":" in one else one for one in FORBIDDEN if "%" not in one]
+    oauth = {"oauth_client_id": "homing", "oauth_client_secret": "s3cret"}
+    async with world(monkeypatch) as here:
+        browser = Browser(here.client.app)
+        await browser.sign_in(KEY)
+        page = f"/subscriptions/{await here.subscribe('fine.example', PUBLIC)}"
+        csrf = {"csrf": await browser.token(f"{page}/edit")}
+        known = {"url": "https://fine.example/", "types": "*", "tenant": "default"}
+
+        async def results(host: str) -> list[int]:
+            there = f"https://{host}/"
+            forms = [
+                (path, known | {field: there} | more)
+                for path in ("/subscriptions", page)
+                for field, more in (("url", {}), ("oauth_token_url", oauth))
+            ]
+            forms.append(("/notices/targets", {"kind": "webhook", "address": there}))
+            got = [(await browser.send(path, **csrf, **fields)).status for path, fields in forms]
+            wanted = {"objCode": "PROJ", "eventType": "UPDATE", "url": there, "authToken": "t" * 20}
+            return [*got, (await here.client.post(WORKFRONT, wanted)).status]
+
+        for host in [*literals, *SPELLINGS, "a.example:22", "a.example:6379"]:
+            assert await results(host) == [422] * 5 + [400], host
+        assert (here.looked_up, here.dialled) == ([], [])
+        assert await results("public.example") == [303] * 5 + [201]  # The control.
+
+
+async def test_no_name_leads_a_test_from_the_dashboard_to_a_forbidden_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with world(monkeypatch) as here:
+        browser = Browser(here.client.app)
+        await browser.sign_in(KEY)
+        csrf = {"csrf": await browser.token("/subscriptions/new")}
+        for number, one in enumerate(FORBIDDEN):
+            made = await here.subscribe(f"n{number}.example", one)
+            await browser.send(f"/subscriptions/{made}/test", **csrf)
+        assert len(here.looked_up) == len(FORBIDDEN)
+        assert here.dialled == []
+        made = await here.subscribe("fine.example", PUBLIC)
+        await browser.send(f"/subscriptions/{made}/test", **csrf)
         assert here.dialled == [PUBLIC]  # The control.
 
 

@@ -91,6 +91,7 @@ GIVEN = {  # Every key that there is, with a value that is not its default. No k
     "allow_metadata": ("true", True, "reach.allow_metadata"),
     "allow_ports": ("443", ("443",), "reach.allow_ports"),
     "deny_ports": ("22", ("22",), "reach.deny_ports"),
+    "on_lost_commits": ("hold", "hold", "fleet.on_lost_commits"),
     "writer": ("thread", "thread", "database.writer"),
     "role": ("api", "api", "fleet.role"),
     "processes": ("4", 4, "fleet.processes"),

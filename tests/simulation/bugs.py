@@ -32,18 +32,28 @@ LOAD = "homing.engine.load"
 MAINTENANCE = "homing.engine.maintenance"
 OAUTH = "homing.policy.oauth"
 OPERATE = "homing.engine.operate"
+ORDER = "homing.policy.order"
+ORDER_STORE = "homing.store.order"
 OUTAGE = "homing.engine.outage.detection"
 OUTAGE_POLICY = "homing.policy.outage"
+OWNERSHIP = "homing.engine.fleet.ownership"
+PAUSE = "homing.policy.pause"
+PROBE = "homing.engine.probe"
 PUBLISH = "homing.engine.publish"
+PULL = "homing.store.pull"
+PULL_CURSOR = "homing.policy.pull"
+PULL_STREAMS = "homing.store.pull_streams"
 QUEUE = "homing.engine.queue"
 RECEIVER = "homing.policy.receiver"
 REPLAY = "homing.engine.replay"
+REPLAYS = "homing.store.replays"
 RETRY = "homing.policy.retry"
 ROWS = "homing.store.rows"
 SETTLE = "homing.engine.settle"
 SIGNATURE = "homing.policy.signature"
 TOKENS = "homing.net.oauth"
 VERIFICATION = "homing.policy.verification"
+BACKFILL = "homing.policy.backfill"
 WRITES = "homing.store.writes"
 
 
@@ -54,6 +64,7 @@ class Bug:
     name: str
     changes: tuple[Change, ...]
     fleet: bool = False  # a seed of a fleet finds it
+    among: range = range(200)  # the seeds that are tried if the known one does not find it
 
     @property
     def seed(self) -> int:
@@ -75,6 +86,11 @@ class Bug:
 def bug(name: str, *changes: Change) -> Bug:
     """A bug that a single process shows."""
     return Bug(name, changes)
+
+
+def key_bug(name: str, *changes: Change) -> Bug:
+    """A bug that only seeds with keys show."""
+    return Bug(name, changes, among=range(3, 800, 8))
 
 
 def fleet_bug(name: str, *changes: Change) -> Bug:
@@ -138,7 +154,7 @@ BUGS = [
     # --- the wall clock is set: receivers would notice
     bug(
         "signatures carry the time of schedules",
-        replace(DISPATCH, "Dispatcher.send", "self._clock.wall()", "now"),
+        replace(DISPATCH, "Dispatcher._transmit", "self._clock.wall()", "now"),
     ),
     bug(
         "a date in Retry-After is compared with the time of schedules",
@@ -148,7 +164,7 @@ BUGS = [
         "signatures carry the wall clock of the start",
         replace(
             DISPATCH,
-            "Dispatcher.send",
+            "Dispatcher._transmit",
             "self._clock.wall()",
             "now + self.__dict__.setdefault('_offset', self._clock.wall() - now)",
         ),
@@ -434,8 +450,8 @@ BUGS = [
         replace(
             "homing.ports.flow",
             "NewEvent.content_hash",
-            "content_hash(..., ..., event.data, event.context)",
-            "content_hash('', '', event.data, event.context)",
+            "content_hash(..., ..., event.data, event.context, event.order_key)",
+            "content_hash('', '', event.data, event.context, event.order_key)",
         ),
     ),
     bug(
@@ -642,7 +658,7 @@ BUGS = [
         replace(
             RETRY,
             "after_failure",
-            "delivery.accepted_at if delivery.accepted_at < enabled_since else now",
+            "_begin(delivery) if delivery.ready_at < enabled_since else now",
             "now",
         ),
     ),
@@ -760,7 +776,7 @@ BUGS = [
         remove(
             LOAD,
             "Loader._load",
-            "asyncio.get_running_loop().call_later(AGAIN_MS / 1000, self._again)",
+            "self._timer = asyncio.get_running_loop().call_later(AGAIN_MS / 1000, self._again)",
         ),
     ),
     bug(
@@ -1013,10 +1029,10 @@ BUGS = [
         replace(
             FLOW,
             "Flow.publish",
-            "await append_events(tx, accepted, node=self._node)",
+            "blocked = await append_events(tx, accepted, node=self._node)",
             """
             from homing.store.writes import _index_fields
-            await append_events(tx, accepted, node=self._node)
+            blocked = await append_events(tx, accepted, node=self._node)
             again = [it for request in requests for it in request if it not in accepted]
             await _index_fields(tx, again)
             """,
@@ -1077,6 +1093,72 @@ BUGS = [
         "the payload fields of an erased event stay",
         remove(ERASURES, "remove", 'await tx.many("event_fields_remove", ids)'),
     ),
+    # --- subscriptions without a URL, and their readers
+    bug(
+        "the events of a batch are read in the opposite order",
+        replace(PULL_STREAMS, "append", "enumerate(ids)", "enumerate(ids[::-1])"),
+    ),
+    bug(
+        "an event is in one stream only, although several match",
+        replace(
+            FAN_OUT,
+            "FanOut.event",
+            "[it.id for it in matches if not it.endpoint_id]",
+            "[it.id for it in matches if not it.endpoint_id][:1]",
+        ),
+    ),
+    bug(
+        "an ack acknowledges the next event, too",
+        replace(
+            PULL,
+            "Pulls.ack",
+            'await tx.one("pull_ack", **asked, position=position, now=now)',
+            'await tx.one("pull_ack", **asked, position=position + 1, now=now)',
+        ),
+    ),
+    bug(
+        "an ack moves a cursor backward",
+        replace_sql(
+            "pull_ack",
+            "CASE WHEN position < ?1 THEN ?1 ELSE position END",
+            "?1",
+        ),
+    ),
+    bug(
+        "a page leaves out the event of its cursor",
+        replace(
+            PULL,
+            "Pulls.page",
+            "PullPage(entries, after, sizes[-1][0] if sizes else upto, head)",
+            "PullPage(entries[:-1], after, sizes[-1][0] if sizes else upto, head)",
+        ),
+    ),
+    bug(
+        "a page has the cursor of the newest event",
+        replace(PULL, "Pulls.page", "sizes[-1][0] if sizes else upto", "head"),
+    ),
+    bug(
+        "a new reader begins with the next event",
+        replace(
+            PULL,
+            "Pulls.page",
+            "after = await _before_oldest(tx, subscription_id, removed, head, bound_id)",
+            "after = head",
+        ),
+    ),
+    bug(
+        "a reader that begins again gets what it has acknowledged",
+        replace(PULL, "Pulls.page", "None if known is None else known.position", "None"),
+    ),
+    bug(
+        "the cursor of another subscription is taken",
+        replace(PULL_CURSOR, "_hash", 'subscription_id.to_bytes(8, "big") + place', "place"),
+    ),
+    bug(
+        "a cursor that is ahead of the store is taken",
+        replace(PULL, "Pulls.page", "after > head", "False"),
+        replace(PULL, "Pulls.ack", "position > head", "False"),
+    ),
     # --- what receivers say: that they are gone, and that they own their URL
     bug(
         "a 410 counts although the subscription was changed since",
@@ -1095,14 +1177,21 @@ BUGS = [
         replace(
             DISPATCH,
             "Dispatcher.start",
-            "subscription.receiver and is_over(subscription, delivery.accepted_at)",
+            "subscription.receiver and is_over(subscription, delivery.id)",
             "False",
         ),
     ),
     bug(
         "an attempt in flight is retried although its subscription is gone",
+        replace(DECIDE, "Decision._wait", "receiver.is_over(subscription, row.id)", "False"),
+    ),
+    bug(
+        "a subscription that was activated again goes on losing its deliveries",
         replace(
-            DECIDE, "Decision._wait", "receiver.is_over(subscription, row.accepted_at)", "False"
+            ADMIN,
+            "_change",
+            'await tx.all("cleanup_job_gone_moves", subscription_id=new.id)',
+            "None",
         ),
     ),
     bug(
@@ -1142,5 +1231,207 @@ BUGS = [
             "without_authentication(replace(subscription, format=Format.RAW, headers=()))",
             "replace(subscription, format=Format.RAW, headers=())",
         ),
+    ),
+    bug(
+        "a paused subscription is sent to",
+        replace(PAUSE, "waits", "subscription.paused_since is not None or later", "later"),
+        replace(
+            QUEUE,
+            "EndpointQueue.set_paused",
+            "self.paused, self.suspended = paused, everything",
+            "self.paused, self.suspended = frozenset(), False",
+        ),
+    ),
+    bug(
+        "a pause does not move due times",
+        replace(
+            PAUSE,
+            "as_of",
+            "delivery.due_at if delivery.is_first else delivery.due_at + by_ms",
+            "delivery.due_at",
+        ),
+    ),
+    bug(
+        "a pause does not move windows",
+        replace(PAUSE, "as_of", "delivery.expires_at + by_ms", "delivery.expires_at"),
+    ),
+    bug(
+        "a pause counts from its begin, also for what is accepted later",
+        replace(PAUSE, "as_of", "delivery.ready_at", "0"),
+    ),
+    bug(
+        "a row that is due later after a pause is sent at once",
+        replace(PAUSE, "waits", "delivery.due_at > now and not delivery.is_first", "False"),
+    ),
+    bug(
+        "a probe takes a paused delivery",
+        replace(PROBE, "Prober._take_one", "not queue.paused", "True"),
+        replace(PROBE, "Prober._choose", "delivery.subscription_id in queue.paused", "False"),
+    ),
+    bug(
+        "deliveries expire in a pause",
+        replace(
+            MAINTENANCE,
+            "Maintenance._expire_page",
+            "row.subscription_id in queue.paused",
+            "False",
+        ),
+        replace(DECIDE, "Decision._is_expired", "pauses is not None", "False"),
+        replace(QUEUE, "EndpointQueue.expiry_is_due", "self.suspended", "False"),
+    ),
+    bug(
+        "after a resume the store is not read",
+        replace(
+            QUEUE,
+            "EndpointQueue.set_paused",
+            "bool(self.paused - paused) or (self.suspended and not everything)",
+            "False",
+        ),
+    ),
+    bug(
+        "a resume forgets the pauses before",
+        replace(PAUSE, "resumed", "before.past", "()"),
+    ),
+    bug(
+        "a row that comes back among those that were read is not read again",
+        replace(QUEUE, "EndpointQueue.read_again", "place[0] >= due_at", "False"),
+    ),
+    bug(
+        "a backfill takes events that the subscription has already",
+        replace(REPLAYS, "past_events", "row[0] not in had", "True"),
+        replace(REPLAYS, "replay_step", "await _missing(tx, new)", "new"),
+    ),
+    bug(
+        "a backfill takes every event, whatever its type",
+        replace(BACKFILL, "is_of_type", "any(...)", "True"),
+    ),
+    bug(
+        "a backfill ignores filters",
+        replace(REPLAY, "Replayer._wants", "bool(kept)", "True"),
+    ),
+    bug(
+        "a backfill goes backwards within a page",
+        replace(
+            REPLAY,
+            "Replayer._backfill_step",
+            "[self._delivery(subscription, it.id, now) for it in wanted]",
+            "[self._delivery(subscription, it.id, now) for it in wanted[::-1]]",
+        ),
+    ),
+    bug(
+        "a backfill gives an endpoint the notices about itself",
+        replace(REPLAY, "Replayer._matching", "not is_about(subscription, event)", "True"),
+    ),
+    # --- order by key
+    key_bug(
+        "blocked deliveries are sent",
+        replace("homing.model", "Delivery.part", "self.order_seq", "False"),
+    ),
+    key_bug(
+        "a delivered one does not let the next one of its key go",
+        replace(FLOW, "_unblock", "it.delivery.id not in gone", "it.status is Status.DROPPED"),
+    ),
+    key_bug(
+        "the last one of a key goes next",
+        replace_sql(
+            "order_next", "ORDER BY p.order_seq LIMIT 1", "ORDER BY p.order_seq DESC LIMIT 1"
+        ),
+    ),
+    key_bug(
+        "a key waits for ever for one that was cancelled",
+        remove(
+            MAINTENANCE, "Maintenance._run_cleanup_jobs", "released = await self._release_keys()"
+        ),
+    ),
+    key_bug(
+        "a key does not wait for an attempt of one that was cancelled",
+        replace(
+            MAINTENANCE,
+            "Maintenance._release_keys",
+            "not self._dispatcher.is_in_flight(it.delivery_id, it.endpoint_id)",
+            "True",
+        ),
+    ),
+    key_bug(
+        "the window of a delivery ends while it is blocked",
+        remove(
+            ORDER,
+            "unblocked",
+            "expires_at=now + delivery.expires_at - delivery.accepted_at - delivery.paused_ms",
+        ),
+    ),
+    key_bug(
+        "after a drop the next one of the key goes in the fresh lane",
+        replace(ORDER, "unblocked", "-now if after_drop else now", "now"),
+    ),
+    key_bug(
+        "a replay does not go behind what is pending of its key",
+        remove(REPLAYS, "_write", "written = [blocked.get(it.id, it) for it in written]"),
+    ),
+    key_bug(
+        "at a frozen endpoint the time of a blocked delivery begins when it is unblocked",
+        replace(ORDER, "unblocked", "not enabled", "False"),
+    ),
+    key_bug(
+        "the queue is not told what a settle has unblocked",
+        replace(SETTLE, "Settler._apply", "result.unblocked", "()"),
+    ),
+    key_bug(
+        "an equal id with another key is the same event",
+        replace("homing.ports.flow", "NewEvent.content_hash", "event.order_key", "''"),
+    ),
+    key_bug(
+        "a subscription without an order keeps its deliveries blocked",
+        replace(ORDER_STORE, "unblock_all", "len(await write(tx, free))", "len(free)"),
+    ),
+    fleet_bug(
+        "a new owner does not wait for the former owner's requests of a key",
+        replace(
+            OWNERSHIP, "BucketOwnership.ordered_from", "self._ordered_from.get(bucket, 0)", "0"
+        ),
+    ),
+    # --- the newest event of a key
+    key_bug(
+        "an older event of a key is sent instead of the newest",
+        replace(DISPATCH, "Dispatcher._send_or_newest", "subscription.order is _LATEST", "False"),
+    ),
+    key_bug(
+        "a replay supersedes events",
+        replace_sql("latest_newest", "AND p.replay = 0", "AND p.replay >= 0"),
+    ),
+    key_bug(
+        "a publish supersedes nothing",
+        replace(FLOW, "Flow.publish", "blocked and any(new.latest for new in accepted)", "False"),
+    ),
+    key_bug(
+        "what is superseded is missing in the ledger",
+        replace(
+            "homing.store.latest", "_write", "LedgerChange(superseded=count)", "LedgerChange()"
+        ),
+    ),
+    key_bug(
+        "a delivery that failed is retried although a newer event waits",
+        replace(DECIDE, "Decision._wait", "subscription.order is Order.LATEST", "False"),
+    ),
+    key_bug(
+        "a newer event does not take the place of the older one",
+        replace(ORDER, "instead", "min(older.due_at, now)", "now + 600_000"),
+    ),
+    key_bug(
+        "a key does not wait for quiet when a newer event comes",
+        replace_sql("latest_quiet", "AND attempts = 0", "AND attempts = 1"),
+    ),
+    key_bug(
+        "a sender outage sends no canaries of the newest events",
+        replace(
+            DISPATCH,
+            "Dispatcher._send_newest",
+            "self.capacity.outage and not it.canary",
+            "self.capacity.outage",
+        ),
+    ),
+    key_bug(
+        "a backfill makes every event of a key although only the newest is wanted",
+        replace(REPLAY, "Replayer._wanted", "last[it.key] == it.id", "True"),
     ),
 ]

@@ -91,12 +91,13 @@ class BulkEdits:
             self._check(name, before, self._troubles() - troubles)
 
     def _check(self, name: str, before: int, troubles: int) -> None:
+        if troubles:
+            return  # Its publish may have been repeated, or what was in flight is sent again.
         slots = self._mix.options.endpoint_slots
         waited = self._started.index(name) - before
-        # A process that starts again repeats what was in flight; one with little memory reads the
-        # rows of another person when it has sent those that it has.
+        # A process with little memory reads the rows of another person when it has sent its own.
         queued = max(2 * slots, FAIR_MIN) if self._mix.options.ready_max < EVENTS else 2
-        allowed = queued + 2 * slots * (1 + troubles)
+        allowed = queued + 2 * slots
         self._reference.must(
             waited <= allowed,
             "L5",

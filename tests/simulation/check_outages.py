@@ -167,7 +167,7 @@ class OutageChecks:
         self._look(now)
         if self._evidence_at is not None or flight.at <= self._opened_at:
             flight.maybe_sender_error = flight.maybe_closed = True
-        if self._crowded(flight, now):
+        if not flight.maybe_sender_error and self._crowded(flight, now):
             flight.maybe_sender_error = True
         self._in_cut(flight, now)
 

@@ -19,6 +19,7 @@ from homing.model import Secret, Subscription, read_id
 from homing.ports import Response
 from homing.sim.world import Hit
 from simulation.check_outages import host_of
+from simulation.check_settles import DEADLINE_MAX_MS
 from simulation.health_model import (
     HOLD_MAX_MS,
     MINUTE,
@@ -27,6 +28,8 @@ from simulation.health_model import (
     whose_refusal,
 )
 from simulation.reference import Fact, Flight, Memory, Reference, Slots, Sub, name
+
+ASKED_WITHIN_MS = 5_000  # within which the store was asked for a newer event of a key
 
 
 def body_of(fact: Fact, sub: Subscription) -> bytes | None:
@@ -74,7 +77,7 @@ class RequestChecks:
     def __init__(self, reference: Reference) -> None:
         self._reference = reference
         # The last first attempt, by process, endpoint and fair group.
-        self._order: dict[tuple[int, int, int, str], DeliveryModel] = {}
+        self._order: dict[tuple[int, int, int, str, int], DeliveryModel] = {}
 
     def sent(self, memory: Memory, hit: Hit) -> None:
         reference = self._reference
@@ -99,6 +102,7 @@ class RequestChecks:
             reference.violated("S2", f"{hit.delivery} goes to {hit.url}; its process knew {known}")
             return
         self._receivers_word(hit, delivery, known)
+        self._not_paused(memory, hit, sub, known)
         self._content(hit, delivery, known)
         self._signatures(memory, hit, known)
         self._subscribed(memory, hit, sub, known)
@@ -107,10 +111,12 @@ class RequestChecks:
         lane = self._lane(memory, delivery, endpoint, probe)
         epoch = self._owned(memory, hit, delivery, endpoint)
         self._standing(memory, hit, delivery)
+        if delivery.key:
+            self._of_one_key(memory, hit, delivery)
         if probe:
             self._probe(memory, hit, endpoint)
         else:
-            self._ordinary(memory, hit, delivery, endpoint)
+            self._ordinary(memory, hit, delivery, endpoint, known)
             self._slots(memory, endpoint, lane)
         memory.outage_checks.sent(probe=probe)
         if lane == "fresh" and reference.alone:  # Processes do not wait for each other.
@@ -129,27 +135,56 @@ class RequestChecks:
         )
         must(proved, "S15", lambda: f"{hit.delivery} goes to {hit.url}, which is not proved")
         gone_at = state.gone_at if state is not None else None
+        sub = self._reference.subs[delivery.subscription_id]
         must(
-            gone_at is None or delivery.accepted_at > gone_at,
+            gone_at is None or delivery.id > sub.gone_upto,
             "S16",
             lambda: f"{hit.delivery} goes to {hit.url}, which is gone since {gone_at}",
         )
+
+    def _not_paused(self, memory: Memory, hit: Hit, sub: Sub, known: Subscription) -> None:
+        """Nothing starts while its subscription is paused, as far as its process must know."""
+        must = self._reference.must
+        must(
+            known.paused_since is None,
+            "S17",
+            lambda: f"{hit.delivery} goes, and its process knew the pause since {hit.at}",
+        )
+        since = sub.paused_since
+        must(
+            since is None or (not sub.responded and memory.may_not_know(sub.changed, at=hit.at)),
+            "S17",
+            lambda: f"{hit.delivery} goes, and its subscription is paused since {since}",
+        )
+
+    def _paused(self, delivery: DeliveryModel, known: Subscription, until: int) -> int:
+        """By how much its stored times must still move, by the pauses that its process knows."""
+        total = 0
+        if known.pauses is not None:
+            past = known.pauses.past
+            spans = past if known.pauses.since is None else (*past, (known.pauses.since, until))
+            for begin, end in spans:
+                total += max(0, min(end, until) - max(begin, delivery.ready))
+        return total - delivery.paused
 
     def _is_probe(
         self, memory: Memory, hit: Hit, delivery: DeliveryModel, endpoint: EndpointModel
     ) -> bool:
         """It was taken to probe this endpoint, at this moment."""
         taken_for, at = memory.taken.pop(delivery.id, (0, 0))
-        return taken_for == endpoint.id and (self._reference.alone or at == hit.at)
+        if not delivery.key:
+            return taken_for == endpoint.id and (self._reference.alone or at == hit.at)
+        # It may have waited for a former owner's request.
+        return taken_for == endpoint.id and hit.at <= at + DEADLINE_MAX_MS
 
     def _lane(
         self, memory: Memory, delivery: DeliveryModel, endpoint: EndpointModel, probe: bool
     ) -> str:
         if probe:
             return "probe"
-        first = delivery.attempts == 0 and not delivery.replay
+        first = delivery.attempts == 0 and not delivery.replay and not delivery.after_drop
         known = memory.known[endpoint.id]
-        return "fresh" if first and delivery.accepted_at >= known.enabled_since else "retry"
+        return "fresh" if first and delivery.ready >= known.enabled_since else "retry"
 
     def _subscribed(self, memory: Memory, hit: Hit, sub: Sub, known: Subscription) -> None:
         same = (known.url, known.deleted_at) == (sub.now.url, sub.now.deleted_at)
@@ -268,6 +303,47 @@ class RequestChecks:
             lambda: f"{hit.delivery} is {delivery.status}, and is attempted again: {cancelled}",
         )
 
+    def _of_one_key(self, memory: Memory, hit: Hit, delivery: DeliveryModel) -> None:
+        """One after the other, in the order of acceptance."""
+        reference, must = self._reference, self._reference.must
+        must(
+            hit.headers.get("homing-key", "").replace("%20", " ") == delivery.key,
+            "S2",
+            lambda: f"{hit.delivery} has another key",
+        )
+        must(not delivery.blocked, "order", lambda: f"{hit.delivery} is blocked, and is sent")
+        known = memory.catalog[delivery.subscription_id]
+        if not delivery.ordered or delivery.freed or known.order.value == "none":
+            return
+        line = reference.order.line(delivery)
+        if known.order.value == "latest":
+            newest = reference.order.newest_of(delivery)
+            at = hit.at if newest is None else reference.deliveries[newest].accepted_at
+            must(
+                hit.at <= at + ASKED_WITHIN_MS or reference.clock_jumped,
+                "latest",
+                lambda: f"{hit.delivery} is sent, and a newer event of its key waits since {at}",
+            )
+        must(
+            delivery.place >= line.last or delivery.status != "pending",
+            "order",
+            lambda: f"{hit.delivery} is sent after a later one of its key",
+        )
+        line.last = max(line.last, delivery.place)
+        for other in reference.memories.values() if not reference.alone else (memory,):
+            for flight in other.flights.values():
+                twin = reference.deliveries[flight.delivery_id]
+                same = (twin.subscription_id, twin.key) == (delivery.subscription_id, delivery.key)
+                if not same or twin.id == delivery.id or twin.freed or other.stopping:
+                    continue
+                if not twin.ordered and twin.place > delivery.place:
+                    continue  # It was accepted while there was no order.
+                must(
+                    flight.finished_at is not None or hit.at >= flight.at + flight.hit.deadline_ms,
+                    "order",
+                    lambda it=twin: f"{hit.delivery} is sent while {name(it.id)} is in flight",  # type: ignore[misc]
+                )
+
     def _is(
         self, memory: Memory, endpoint: EndpointModel, state: str, hit: Hit, *, held: bool
     ) -> bool:
@@ -281,9 +357,16 @@ class RequestChecks:
         return endpoint.state == state or memory.may_not_know(change, at=hit.at)
 
     def _ordinary(
-        self, memory: Memory, hit: Hit, delivery: DeliveryModel, endpoint: EndpointModel
+        self,
+        memory: Memory,
+        hit: Hit,
+        delivery: DeliveryModel,
+        endpoint: EndpointModel,
+        sub: Subscription,
     ) -> None:
         reference, known = self._reference, memory.known[endpoint.id]
+        by_ms = self._paused(delivery, sub, hit.at)
+        due = delivery.due if delivery.waits_first else delivery.due + by_ms
         reference.must(
             self._is(memory, endpoint, "enabled", hit, held=True),
             "S9",
@@ -293,18 +376,19 @@ class RequestChecks:
             ),
         )
         reference.must(
-            hit.at >= delivery.due or (delivery.attempts == 0 and hit.at < delivery.accepted_at),
+            hit.at >= due or (delivery.attempts == 0 and hit.at < delivery.ready),
             "S8",
-            lambda: f"{hit.delivery} #{hit.number} is {delivery.due - hit.at} ms early",
+            lambda: f"{hit.delivery} #{hit.number} is {due - hit.at} ms early",
         )
-        ended = delivery.expires <= hit.at and endpoint.refused_at != 0
+        ended = delivery.expires + by_ms <= hit.at and endpoint.refused_at != 0
         reference.must(
             not (ended and known.refused and known.at < hit.at)
             or hit.at < memory.maybe_quiet_until + MINUTE,
             "S8",
             lambda: f"{hit.delivery} was refused by changed settings until its window ended",
         )
-        late = delivery.expires <= min(known.enabled_since, endpoint.enabled_since, hit.at)
+        enabled = min(known.enabled_since, endpoint.enabled_since, hit.at)
+        late = delivery.expires + self._paused(delivery, sub, enabled) <= enabled
         reference.must(
             not late or hit.at < memory.maybe_quiet_until,
             "S8",
@@ -350,9 +434,14 @@ class RequestChecks:
         reference = self._reference
         if delivery.moved or reference.facts[delivery.event_id].type.startswith("homing."):
             return
+        if delivery.ready != delivery.accepted_at or delivery.ordered:
+            return  # It waited for others of its key.
         # By a clock that was ahead, an enable makes fresh what was held back before it.
         since = endpoint.enabled_since if reference.clock_jumped else 0
-        place = (memory.life, endpoint.id, since, self._value(delivery))
+        # What was paused comes after others, and in the order of its own subscription.
+        sub = reference.subs[delivery.subscription_id]
+        own = sub.id if sub.pauses else 0
+        place = (memory.life, endpoint.id, since, self._value(delivery), own)
         last = self._order.get(place)
         self._order[place] = delivery
         if last is None or last.accepted_at < delivery.accepted_at:

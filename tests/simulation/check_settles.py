@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from homing.model import Attempt, Delivery, Endpoint, Finished, Transition
-from homing.ports import NewEvent, SettleBatch
+from homing.ports import NewEvent, SettleBatch, SettleResult
 from simulation.health_model import HOLD_MAX_MS, HOUR, DeliveryModel, EndpointModel
 from simulation.health_model import Change as StateChange
+from simulation.order_model import Key, key_of
 from simulation.reference import SETTLED_WITHIN_MS, Change, Flight, Memory, Reference, Slots, name
 
 _CONNECT_FAILURES = {"timeout", "connect_timeout", "refused", "unreachable", "tls", "dns", "token"}
 SENDER_ERROR_FIRST_MS = 5_000
+DEADLINE_MAX_MS = 30_000  # of any request
 STEP_SLACK_MS = 15 * 60_000  # what was decided before a step of the clock may be written after it
 
 
@@ -23,13 +25,14 @@ class SettleChecks:
         self._reference = reference
         self._done: dict[tuple[int, int], frozenset[int]] = {}  # whose rows were gone
 
-    def committed(self, memory: Memory, batch: SettleBatch, gone: frozenset[int]) -> bool:
+    def committed(self, memory: Memory, batch: SettleBatch, result: SettleResult) -> bool:
         """False: it was committed before, and its reply was lost."""
-        reference = self._reference
+        reference, gone = self._reference, result.gone
         mark = (memory.life, batch.number)
         before = self._done.get(mark)
         if before is not None:
-            reference.must(before == gone, "S7", lambda: f"batch {batch.number} was settled twice")
+            right = before == gone or not result.known
+            reference.must(right, "S7", lambda: f"batch {batch.number} was settled twice")
             return False
         self._done[mark] = gone
         self._fenced(memory, batch)
@@ -37,6 +40,7 @@ class SettleChecks:
         marks = {it: len(reference.endpoints[it].changes) for it in sorted(touched)}
         exhausted: set[int] = set()
         by_410: set[int] = set()
+        self._pauses(memory, batch)
         for attempt in batch.attempts:
             self._attempt(memory, attempt, exhausted, by_410, gone)
             self._cause(attempt, batch)
@@ -58,11 +62,96 @@ class SettleChecks:
             else:
                 self._waiting(row)
                 self._not_gone(memory, row)
+        self._unblocked(batch, result)
         for endpoint in batch.endpoints:
             compare_endpoint(reference, endpoint, memory)
         change = Change(memory.life, reference.clock(), by_person=False)
         compare_changes(reference, marks, batch.transitions, batch.notices, change)
         return True
+
+    def _unblocked(self, batch: SettleBatch, result: SettleResult) -> None:
+        """Each finished delivery lets the next one of its key go, and nothing else does."""
+        reference = self._reference
+        self._after_failures(batch, result)
+        ended = [reference.deliveries[it.delivery.id] for it in batch.finished]
+        ended = [it for it in ended if it.key]
+        keys = {key_of(it) for it in ended if it.id not in result.gone}
+        dropped = {
+            key_of(it) for it in ended if it.id not in result.gone and it.status == "dropped"
+        }
+        late = [*ended, *(reference.deliveries[it.id] for it in batch.waiting)]
+        for delivery in late:
+            if delivery.key and delivery.id in result.gone and reference.order.released(delivery):
+                keys.add(key_of(delivery))
+                reference.counts["released_in_flight"] += 1
+        newest = {it.id for it in result.unblocked} & self._newest
+        others = [it for it in result.unblocked if it.id not in newest]
+        self.next_ones(keys, others, dropped=dropped)
+
+    def _after_failures(self, batch: SettleBatch, result: SettleResult) -> None:
+        """What failed is superseded if a newer event of its key waits, and that one goes."""
+        reference, at = self._reference, max((it.finished_at for it in batch.attempts), default=0)
+        self._newest: set[int] = set()
+        for number in batch.latest:
+            older = reference.deliveries[number]
+            newest = reference.order.newest_of(older) if number not in result.gone else None
+            reference.must(
+                (number in result.superseded) == (newest is not None),
+                "latest",
+                lambda it=number, by=newest: f"{name(it)} failed, and {by} waits",  # type: ignore[misc]
+            )
+            if number in result.superseded and newest is not None:
+                self.swapped(older, newest, at=at, failed=True)
+                self._newest.add(newest)
+
+    def swapped(self, older: DeliveryModel, newest_id: int, *, at: int, failed: bool) -> None:
+        """The newest delivery of a key takes the place of an older one."""
+        reference, newest = self._reference, self._reference.deliveries[newest_id]
+        reference.finish(older, "superseded", None, maybe_in_flight=False)
+        reference.counts["superseded"] += 1
+        self.superseded_before(newest)
+        endpoint = reference.endpoints[newest.endpoint_id]
+        retry = failed or older.attempts > 0 or older.replay or older.after_drop
+        retry = retry or older.ready < endpoint.enabled_since
+        self.unblocked(newest, at=at, after_drop=retry)
+        if not failed and endpoint.state == "enabled":
+            newest.due = newest.due_latest = min(older.due, at)
+
+    def superseded_before(self, newest: DeliveryModel) -> None:
+        """All that wait before the newest delivery of a key are superseded."""
+        reference = self._reference
+        for it in list(reference.order.before(newest)):
+            reference.finish(reference.deliveries[it], "superseded", None, maybe_in_flight=False)
+            reference.counts["superseded"] += 1
+
+    def next_ones(
+        self, keys: set[Key], unblocked: Sequence[Delivery], *, dropped: Set[Key]
+    ) -> None:
+        """Exactly the next deliveries of these keys were unblocked."""
+        reference = self._reference
+        right, found = reference.order.next_of(keys), {it.id for it in unblocked}
+        reference.must(
+            found == right,
+            "order",
+            lambda: f"unblocked {sorted(found)}, and should {sorted(right)}",
+        )
+        for row in unblocked:
+            delivery = reference.deliveries[row.id]
+            if delivery.id in right:
+                after_drop = row.unblocked_at < 0
+                enabled = reference.endpoints[delivery.endpoint_id].state == "enabled"
+                fits = after_drop == (enabled and key_of(delivery) in dropped)
+                reference.must(fits, "order", lambda it=row: f"{it} was unblocked by no drop")  # type: ignore[misc]
+                self.unblocked(delivery, at=row.ready_at, after_drop=after_drop)
+                reference.counts["unblocked"] += 1
+
+    def unblocked(self, delivery: DeliveryModel, *, at: int, after_drop: bool) -> None:
+        """Its time begins now if its endpoint is enabled; else it was as if never blocked."""
+        reference = self._reference
+        reference.order.unblocked(delivery)
+        if reference.endpoints[delivery.endpoint_id].state == "enabled":
+            reference.on_time(at, f"{name(delivery.id)} is unblocked", slack_ms=SETTLED_WITHIN_MS)
+            delivery.unblocked(at, after_drop=after_drop)
 
     def told(self, memory: Memory, batch: SettleBatch) -> None:
         """Slots are free again, and what was decided is known."""
@@ -113,6 +202,47 @@ class SettleChecks:
             slots.slots, slots.streak = 1, 0
         else:
             slots.streak = 0
+
+    # --- pauses ------------------------------------------------------------------------------
+
+    def _pauses(self, memory: Memory, batch: SettleBatch) -> None:
+        """Rows that wait, and those that failed, have moved by the pauses until then."""
+        attempts = {it.delivery_id: it for it in batch.attempts}
+        for row in batch.waiting:
+            self._move(memory, row, attempts.get(row.id))
+        for ended in batch.finished:
+            attempt = attempts.get(ended.delivery.id)
+            if attempt is not None and attempt.outcome.value != "delivered":
+                self._move(memory, ended.delivery, attempt)
+
+    def _move(self, memory: Memory, row: Delivery, attempt: Attempt | None) -> None:
+        """The times of a row have moved by the pauses of its subscription, and by no more.
+
+        Until when that is counted: the end of the attempt, or the present.
+        """
+        reference = self._reference
+        delivery, now = reference.deliveries[row.id], reference.clock()
+        sub = reference.subs[delivery.subscription_id]
+        if delivery.status != "pending" or (not sub.pauses and not sub.pauses_before):
+            return
+        until = now if attempt is None else attempt.finished_at
+        totals = {sub.paused_ms(delivery.ready, until)}
+        flight = memory.flights.get(delivery.id) if attempt is not None else None
+        began = now if flight is None else flight.at
+        if not sub.responded or sub.changed.at >= began:  # It was decided before the change.
+            totals.add(sub.paused_ms(delivery.ready, until, before=True))
+        if attempt is None or reference.clock_jumped:  # Of a pause that ended before it began.
+            totals.add(delivery.paused)  # It is written as it was.
+        just_now = sub.changed.at >= now - SETTLED_WITHIN_MS  # It was decided before that.
+        within = attempt is None and delivery.paused <= row.paused_ms <= max(totals)
+        reference.must(
+            row.paused_ms in totals
+            or (within and (sub.paused_since is not None or not sub.responded or just_now))
+            or (within and reference.clock_jumped),
+            "S17",
+            lambda: f"{name(row.id)} has moved by {row.paused_ms}, and should by {totals}",
+        )
+        delivery.move_to(row.paused_ms)
 
     # --- attempts ----------------------------------------------------------------------------
 
@@ -206,6 +336,11 @@ class SettleChecks:
             delivery.sender_errors = 0
 
     def _as_it_was(self, attempt: Attempt, flight: Flight) -> None:
+        # The newest of a key takes the lane of the older one, which a clock set back may change.
+        swapped = (
+            self._reference.clock_jumped and self._reference.deliveries[flight.delivery_id].ordered
+        )
+        lane = attempt.lane.value if swapped and not flight.probe else flight.lane
         failure = attempt.failure.value if attempt.failure is not None else None
         logged = (
             attempt.number,
@@ -223,7 +358,7 @@ class SettleChecks:
             flight.finished_at,
             flight.code,
             flight.failure,
-            self._lane(flight.lane),
+            self._lane(lane),
         )
         self._reference.must(
             logged == seen,
@@ -338,7 +473,9 @@ class SettleChecks:
             case "cancelled", "subscription_deleted":
                 reference.must(sub.deleted, "S1", lambda: f"{name(delivery.id)} was not cancelled")
             case "cancelled", "gone":
-                right = delivery.id in by_410 or delivery.accepted_at <= sub.gone_at
+                right = delivery.id in by_410 or delivery.id <= sub.gone_upto
+                # In a fleet another process may have accepted it before it knew.
+                right = right or (sub.gone and not reference.alone)
                 reference.must(right, "S16", lambda: f"{name(delivery.id)} was not gone")
             case other:
                 reference.violated("S1", f"{name(delivery.id)} finished as {other}")
@@ -346,7 +483,7 @@ class SettleChecks:
         reference.must(right, "S16", lambda: f"{name(delivery.id)} got a 410 and goes on")
         right = delivery.id not in exhausted or ended.status.value != "delivered"
         reference.must(right, "S1", lambda: f"{name(delivery.id)} is exhausted")
-        reference.finish(delivery, ended.status.value, reason)
+        reference.finish(delivery, ended.status.value, reason, maybe_in_flight=False)
         reference.drops[ended.delivery.endpoint_id] += ended.status.value == "dropped"
         reference.counts[f"{ended.status.value}_{reason}"] += 1
 
@@ -362,12 +499,19 @@ class SettleChecks:
         reference, at = self._reference, ended.finished_at
         reference.on_time(at, f"{name(delivery.id)} expired", slack_ms=SETTLED_WITHIN_MS)
         endpoint = reference.endpoints[ended.delivery.endpoint_id]
+        sub = reference.subs[delivery.subscription_id]
+        may_not_know = not sub.responded and memory.may_not_know(sub.changed, at=at)
         reference.must(
-            at >= delivery.expires,
-            "S8",
-            lambda: f"{name(delivery.id)} expires {delivery.expires - at} ms early",
+            sub.paused_since is None or may_not_know,
+            "S17",
+            lambda: f"{name(delivery.id)} expires in a pause since {sub.paused_since}",
         )
-        held = endpoint.state != "enabled" or delivery.expires <= endpoint.enabled_since
+        begin, since = delivery.ready, endpoint.enabled_since
+        paused = {sub.paused_ms(begin, at), sub.paused_ms(begin, at, before=may_not_know)}
+        end = delivery.expires + min(paused) - delivery.paused
+        reference.must(at >= end, "S8", lambda: f"{name(delivery.id)} expires {end - at} ms early")
+        at_enable = delivery.expires + sub.paused_ms(begin, since) - delivery.paused
+        held = endpoint.state != "enabled" or at_enable <= since
         held = held or memory.known[endpoint.id].state != "enabled"
         if not held and (endpoint.refused_at or memory.known[endpoint.id].refused):
             held = True
@@ -392,7 +536,7 @@ class SettleChecks:
         gone_at = None if known is None else known.gone_at
         recent = sub.changed.at >= reference.clock() - SETTLED_WITHIN_MS
         reference.must(
-            gone_at is None or row.accepted_at > gone_at or (recent and not reference.alone),
+            gone_at is None or row.id > sub.gone_upto or (recent and not reference.alone),
             "S16",
             lambda: f"{name(row.id)} waits, and its subscription is gone since {gone_at}",
         )
@@ -401,6 +545,8 @@ class SettleChecks:
         reference = self._reference
         delivery = reference.deliveries[row.id]
         sub = reference.subs[delivery.subscription_id]
+        if delivery.key and not reference.alone and row.attempts == delivery.attempts:
+            self._waits_for_former_owner(row, delivery)
         if not compare_delivery(reference, row, delivery):
             return
         delivery.due = delivery.due_latest = row.due_at
@@ -413,10 +559,25 @@ class SettleChecks:
         right = row.bucket == delivery.bucket
         reference.must(right, "S6", lambda: f"{name(row.id)} waits in bucket {row.bucket}")
 
+    def _waits_for_former_owner(self, row: Delivery, delivery: DeliveryModel) -> None:
+        """After a lease that expired, deliveries with a key wait for the longest deadline."""
+        now = self._reference.clock()
+        if delivery.due_latest < row.due_at <= now + DEADLINE_MAX_MS:
+            delivery.due = delivery.due_latest = row.due_at
+            self._reference.counts["waited_for_former_owner"] += 1
+
 
 def compare_delivery(reference: Reference, row: Delivery, delivery: DeliveryModel) -> bool:
     """A pending row against the model."""
-    stored = (row.t0, row.retry, row.attempts, row.sender_errors, row.expires_at, row.accepted_at)
+    stored = (
+        row.t0,
+        row.retry,
+        row.attempts,
+        row.sender_errors,
+        row.expires_at,
+        row.accepted_at,
+        row.paused_ms,
+    )
     model = (
         delivery.t0,
         delivery.n,
@@ -424,6 +585,7 @@ def compare_delivery(reference: Reference, row: Delivery, delivery: DeliveryMode
         delivery.sender_errors,
         delivery.expires,
         delivery.accepted_at,
+        delivery.paused,
     )
     reference.counts["model_steps"] += 1
     in_time = delivery.due <= row.due_at <= delivery.due_latest
@@ -434,7 +596,8 @@ def compare_delivery(reference: Reference, row: Delivery, delivery: DeliveryMode
         stored == model and in_time,
         "schedule",
         lambda: (
-            f"{name(row.id)}: (t0, n, attempts, sender_errors, expires, accepted) {stored}, due "
+            f"{name(row.id)}: (t0, n, attempts, sender_errors, expires, accepted, paused) "
+            f"{stored}, due "
             f"{row.due_at}; the model has {model}, due {delivery.due}"
         ),
     )

@@ -12,16 +12,19 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from homing.model import Delivery, Endpoint, SigningKeys, Subscription, Work
+from homing.model import Delivery, Endpoint, SigningKeys, Subscription, Work, id_time
 from homing.policy.admission import EventDraft
 from homing.ports import (
     CleanupJob,
     CleanupStep,
     EndpointStart,
+    KeyRelease,
     NewEvent,
+    ProbeTaken,
     Receipt,
     ReplayJob,
     Response,
+    SettleResult,
 )
 from homing.ports.erasures import Erasable
 from homing.sim.world import Hit, Watch
@@ -29,6 +32,7 @@ from simulation.check_requests import RequestChecks
 from simulation.check_settles import SettleChecks, compare_changes, compare_endpoint
 from simulation.guard_settings import is_address
 from simulation.health_model import DeliveryModel
+from simulation.order_model import key_of
 from simulation.reference import (
     SETTLED_WITHIN_MS,
     WRITTEN_WITHIN_MS,
@@ -85,6 +89,7 @@ class Checker(Watch):
         self._cleanup_jobs: dict[int, int] = {}  # how far each has come
         self._jobs_of: dict[int, set[int]] = {}  # by subscription
         self.replayed: dict[int, list[DeliveryModel]] = {}  # by job
+        self.backfills: dict[int, tuple[ReplayJob, int]] = {}  # with the time of their begin
 
     # --- requests ----------------------------------------------------------------------------
 
@@ -102,6 +107,9 @@ class Checker(Watch):
         at, by_wall = self._asked.pop((hit.delivery, hit.number), (None, False))
         if at is not None and by_wall:
             at -= self._wall_ahead()
+        elif at is not None:  # In whole seconds after the response, whose time is rounded.
+            now = self.reference.clock()
+            at = now + round((at - now) / 1000) * 1000
         asked = at if response.retry_after is not None else None
         self._request_checks.responded(self.reference.lives[hit.life], hit, response, asked)
 
@@ -165,7 +173,9 @@ class Checker(Watch):
     def offer(self, drafts: Sequence[EventDraft]) -> None:
         """A publisher is about to publish these."""
         for draft in drafts:
-            fact = Fact(draft.tenant, draft.type, draft.data, draft.key, draft.time)
+            fact = Fact(
+                draft.tenant, draft.type, draft.data, draft.key, draft.time, draft.order_key
+            )
             self.reference.offered.setdefault(draft.data, []).append(fact)
 
     def _done_publish(
@@ -178,13 +188,87 @@ class Checker(Watch):
         number: int,
     ) -> None:
         del catalog_version, number
+        stored: list[NewEvent] = []
         for request, response in zip(requests, result, strict=True):
             if not isinstance(response, list):
                 continue
             for new, receipt in zip(request, response, strict=True):
                 if receipt.new:
                     self._event(memory, new, exact=True)
+                    self._placed(new, receipt)
                     memory.on_their_way.update(it.id for it in new.deliveries)
+                    stored.append(new)
+        self._superseded_at_once(stored)
+
+    def _placed(self, new: NewEvent, receipt: Receipt) -> None:
+        """Exactly those are blocked that must wait for others of their key."""
+        deliveries = self.reference.deliveries
+        blocked = {it.id for it in new.deliveries if deliveries[it.id].blocked}
+        self.reference.must(
+            blocked == set(receipt.blocked),
+            "order",
+            lambda: f"{receipt.key}: {receipt.blocked} are blocked, and should {blocked}",
+        )
+        for it in new.deliveries:
+            sub = self.reference.subs[it.subscription_id].now
+            if it.id in blocked and sub.order.value == "latest":
+                self._waits_for_quiet(deliveries[it.id], sub)
+
+    def _waits_for_quiet(self, newest: DeliveryModel, sub: Subscription) -> None:
+        """The delivery of its key that waits for quiet waits longer."""
+        now, quiet_ms = newest.accepted_at, sub.quiet_ms or 0
+        for it in self.reference.order.line(newest).free if quiet_ms else ():
+            head = self.reference.deliveries[it]
+            waits = not head.attempts and not head.replay and head.ready == head.accepted_at
+            if waits and head.due > now:
+                longest = sub.max_wait_ms or 10 * quiet_ms
+                due = max(head.due, min(now + quiet_ms, head.accepted_at + longest))
+                head.due = head.due_latest = due
+
+    def _superseded_at_once(self, request: Sequence[NewEvent]) -> None:
+        """A publish supersedes all that wait before the newest of their keys."""
+        reference = self.reference
+        for new in request:
+            for latest in new.latest:
+                newest = reference.deliveries[latest.delivery_id]
+                if newest.blocked and reference.order.newest_of(newest) == newest.id:
+                    self._settle_checks.superseded_before(newest)
+
+    def _done_newest(
+        self,
+        memory: Memory,
+        deliveries: Sequence[Delivery],
+        *,
+        result: dict[int, Work],
+        now: int,
+        fences: Any,
+    ) -> None:
+        del fences
+        reference = self.reference
+        for row in deliveries:
+            older = reference.deliveries[row.id]
+            work = result.get(row.id)
+            wanted = reference.order.newest_of(older) if older.status == "pending" else None
+            found = None if work is None else work.delivery.id
+            reference.must(
+                found == wanted,
+                "latest",
+                lambda it=row.id, a=found, b=wanted: f"instead of {name(it)}: {a}, not {b}",  # type: ignore[misc]
+            )
+            flight = memory.flights.get(row.id)
+            reference.must(
+                found is None or flight is None or not reference.is_current(flight),
+                "latest",
+                lambda it=row.id: f"{name(it)} is in flight, and was superseded",  # type: ignore[misc]
+            )
+            if found is not None and found == wanted:
+                self._settle_checks.swapped(older, found, at=now, failed=False)
+
+    def _told_newest(self, memory: Memory, _: Any, *, result: dict[int, Work], **more: Any) -> None:
+        del more
+        for older, work in result.items():
+            if older in memory.taken:
+                memory.taken[work.delivery.id] = memory.taken.pop(older)
 
     def _told_publish(
         self, memory: Memory, requests: Sequence[Sequence[NewEvent]], **_: Any
@@ -204,7 +288,8 @@ class Checker(Watch):
         )
         reference.counts["events"] += 1
         reference.say(f"event {event.key} {event.type} of {event.tenant}: {len(new.deliveries)}")
-        fact = Fact(event.tenant, event.type, event.data, event.key, event.time)
+        about_ = event.order_key or None
+        fact = Fact(event.tenant, event.type, event.data, event.key, event.time, about_)
         if about is None:
             offered = reference.offered.get(event.data, [])
             given = next((it for it in offered if it.became(event)), None)
@@ -224,6 +309,7 @@ class Checker(Watch):
             "S1",
             lambda: f"{event.key} goes to {sorted(found)}, and should to {sorted(wanted)}",
         )
+        reference.streams.committed(new, fact.for_whom, exact=exact)
         for row in new.deliveries:
             self._delivery(memory, row, about)
 
@@ -247,6 +333,9 @@ class Checker(Watch):
             bucket=row.bucket,
         )
         stored = (row.due_at, row.expires_at, row.t0, row.retry, row.attempts)
+        keyed = reference.facts[row.event_id].about is not None
+        if keyed and sub.now.order.value == "latest" and not row.replay:
+            model.due = model.due_latest = row.accepted_at + (sub.now.quiet_ms or 0)
         wanted = (model.due, model.expires, None, 0, 0)
         known = memory.catalog.get(sub.id, sub.now)
         there = {sub.now.endpoint_id, known.endpoint_id}
@@ -261,6 +350,10 @@ class Checker(Watch):
         slack_ms = WRITTEN_WITHIN_MS if about is None else SETTLED_WITHIN_MS
         reference.on_time(row.accepted_at, f"{name(row.id)} is accepted", slack_ms=slack_ms)
         reference.add(model)
+        if (key := reference.facts[row.event_id].about) is not None:
+            model.key = key
+            reference.order.stored(model, ordered=sub.now.order.value != "none")
+            reference.counts["blocked"] += model.blocked
         return model
 
     def receipts(self, drafts: Sequence[EventDraft], receipts: Sequence[Receipt]) -> None:
@@ -295,12 +388,12 @@ class Checker(Watch):
 
     # --- settling and probing ----------------------------------------------------------------
 
-    def _done_settle(self, memory: Memory, batch: Any, *, result: frozenset[int]) -> None:
+    def _done_settle(self, memory: Memory, batch: Any, *, result: SettleResult) -> None:
         if self._settle_checks.committed(memory, batch, result):
             for new in batch.notices:
                 self._notice(memory, new)
 
-    def _told_settle(self, memory: Memory, batch: Any, *, result: frozenset[int]) -> None:
+    def _told_settle(self, memory: Memory, batch: Any, *, result: SettleResult) -> None:
         del result
         self._settle_checks.told(memory, batch)
 
@@ -375,13 +468,19 @@ class Checker(Watch):
         if endpoint.id not in reference.unsure and not reference.clock_jumped:
             waiting = reference.waiting.get(endpoint.id, {})
             skip = now if more["skip_expired"] else -1
-            alive = [it for it in sorted(waiting) if waiting[it].expires > skip]
+            paused = more.get("paused", frozenset())
+            waiting = {k: it for k, it in waiting.items() if it.subscription_id not in paused}
+            alive = [
+                it
+                for it in sorted(waiting)
+                if waiting[it].expires > skip and not waiting[it].blocked
+            ]
             never = [it for it in alive if not waiting[it].attempts]
             later = [it for it in alive if it > before[1]]
             right = (never or later or alive or [0])[0]
             oldest = min(never, key=lambda it: (waiting[it].accepted_at, it), default=right)
             reference.must(
-                chosen in {right, oldest},
+                chosen in {right, oldest, *_earliest_due(waiting, never)},
                 "probe",
                 lambda: f"{model.url} is probed with {name(chosen)}, not with {name(right)}",
             )
@@ -392,7 +491,22 @@ class Checker(Watch):
     ) -> None:
         if result is not None:
             memory.untold.pop(endpoint.id, None)
-            memory.taken[result.delivery.id] = (endpoint.id, self.reference.clock())
+            # One that was taken earlier and not sent, because its key could not be read, was none.
+            others = {it: to for it, to in memory.taken.items() if to[0] != endpoint.id}
+            memory.taken = {
+                **others,
+                result.delivery.id: (endpoint.id, self.reference.clock()),
+            }
+
+    def _done_take_unpaused_probe(
+        self, memory: Memory, endpoint: Endpoint, *, result: ProbeTaken, **more: Any
+    ) -> None:
+        self._done_take_probe(memory, endpoint, result=result.work, **more)
+
+    def _told_take_unpaused_probe(
+        self, memory: Memory, endpoint: Endpoint, *, result: ProbeTaken, **_: Any
+    ) -> None:
+        self._told_take_probe(memory, endpoint, result=result.work)
 
     # --- what people change ------------------------------------------------------------------
 
@@ -400,8 +514,11 @@ class Checker(Watch):
         return Change(memory.life, self.reference.clock(), by_person=True)
 
     def _done_create_subscription(
-        self, memory: Memory, _: Any, *, result: Subscription, endpoint: Endpoint
+        self, memory: Memory, _: Any, *, result: Subscription, endpoint: Endpoint | None
     ) -> None:
+        if endpoint is None:
+            self.reference.streams.created(Sub(result, self._change(memory)))
+            return
         self.reference.subs[result.id] = Sub(result, self._change(memory))
         self._at(memory, result, endpoint)
         self.reference.say(f"subscribed {result.id} of {result.tenant} to {result.url}")
@@ -438,15 +555,55 @@ class Checker(Watch):
             for delivery in reference.deliveries.values():
                 if delivery.subscription_id == sub.id and delivery.status == "pending":
                     delivery.moved = True
+        self._freed(sub, result)
         self._proof(sub, result)
         if sub.gone and (result.receiver is None or result.receiver.gone_at is None):
             self._walk_again(sub.id)
+            for delivery in reference.deliveries.values():
+                if delivery.subscription_id == sub.id and delivery.status == "pending":
+                    delivery.moved = True  # Others were sent while it could not be.
         before = sub.now.endpoint_id
+        self._pause(sub, result)
+        if _wanted(sub.now) != _wanted(result):
+            sub.wants_since = reference.clock()
         sub.now, sub.changed, sub.responded = result, self._change(memory), False
         if before != result.endpoint_id and not reference.is_used(before):
             reference.causes.left(before, result.updated_at)
         self._at(memory, result, endpoint)
         reference.say(f"changed {result.id} to {result.url}, active {result.active}")
+
+    def _freed(self, sub: Sub, result: Subscription) -> None:
+        """Without an order, what is pending may go at any time."""
+        if sub.now.order.value == "none" or result.order.value != "none":
+            return
+        for delivery in self.reference.deliveries.values():
+            if delivery.subscription_id == sub.id and delivery.status == "pending":
+                delivery.freed = True
+
+    def _pause(self, sub: Sub, result: Subscription) -> None:
+        """It was paused or resumed just now; all earlier pauses are kept."""
+        reference, pauses = self.reference, result.pauses
+        sub.pauses_before = list(sub.pauses)
+        was, since = sub.paused_since, result.paused_since
+        if was is None and since is not None:
+            if since not in {end for _, end in sub.pauses}:  # Else a clock was ahead before.
+                reference.on_time(since, f"{sub.id} is paused")
+            sub.pauses.append((since, None))
+            reference.say(f"paused {sub.id}")
+        elif was is not None and since is None:
+            past = () if pauses is None else pauses.past
+            end = past[-1][1] if past and past[-1][0] == was else was
+            if end > was:
+                reference.on_time(end, f"{sub.id} is resumed")
+            sub.pauses[-1] = (was, end)
+            reference.say(f"resumed {sub.id}")
+        kept = [] if pauses is None else list(pauses.past)
+        seen = [it for it in sub.pauses if it[1] is not None and it[1] > it[0]]
+        reference.must(
+            kept == seen and since == sub.paused_since,
+            "S17",
+            lambda: f"{sub.id} was paused {sub.pauses}, and has {pauses}",
+        )
 
     def _proof(self, sub: Sub, result: Subscription) -> None:
         """A new proof is that of a URL which has returned a challenge."""
@@ -461,10 +618,7 @@ class Checker(Watch):
         )
 
     def _walk_again(self, subscription_id: int) -> None:
-        """Its cleanup jobs start at the first delivery again; its deliveries were put back."""
-        for delivery in self.reference.deliveries.values():
-            if delivery.subscription_id == subscription_id and delivery.status == "pending":
-                delivery.moved = True
+        """Its cleanup jobs start at the first delivery again."""
         for job in self._jobs_of.get(subscription_id, ()):
             self._cleanup_jobs.pop(job, None)
 
@@ -489,7 +643,7 @@ class Checker(Watch):
         )
         self._walk_again(sub.id)
         sub.now, sub.changed, sub.responded = result, self._change(memory), False
-        sub.gone_at = result.receiver.gone_at or 0 if result.receiver is not None else 0
+        sub.gone_upto = max(reference.deliveries, default=0)
         reference.unsure.add(result.endpoint_id)
         reference.counts["subscription_gone"] += 1
         reference.say(f"gone {sub.id} at {result.url}")
@@ -534,7 +688,6 @@ class Checker(Watch):
         limit: int,
         **more: Any,
     ) -> None:
-        del more
         reference, sub, after = (
             self.reference,
             self.reference.subs[cleanup_job.subscription_id],
@@ -552,8 +705,11 @@ class Checker(Watch):
         reference.must(right, "S6", lambda: f"a cleanup job is done, and {owner} owns the bucket")
         mine = [waiting[it] for it in there if it not in except_ids]
         mine = [it for it in mine if it.subscription_id == cleanup_job.subscription_id]
+        if cleanup_job.kind == "unblock" and not sub.deleted:
+            self._all_unblocked([it for it in mine if it.blocked], result.touched, more["now"])
+            return
         if sub.gone and not sub.deleted:
-            mine = [it for it in mine if it.accepted_at <= sub.gone_at]
+            mine = [it for it in mine if it.id <= sub.gone_upto]
         reference.must(
             len(mine) == result.touched, "S1", lambda: f"{cleanup_job}: {result}, not {len(mine)}"
         )
@@ -567,6 +723,54 @@ class Checker(Watch):
                 reference.cancels[delivery.id] = sub.changed
             elif target is not None:
                 reference.move(delivery, target.id)
+        if target is not None and not (sub.deleted or sub.gone or sub.now.order.value != "none"):
+            blocked = [it for it in mine if it.blocked]
+            self._all_unblocked(blocked, len(blocked), more["now"])
+
+    def _all_unblocked(self, mine: list[DeliveryModel], touched: int, now: int) -> None:
+        """A subscription has no order any more."""
+        reference = self.reference
+        right = len(mine) == touched
+        reference.must(right, "order", lambda: f"{touched} were unblocked, not {len(mine)}")
+        for delivery in mine:
+            self._settle_checks.unblocked(delivery, at=now, after_drop=False)
+            delivery.freed = True
+
+    def _done_release_keys(
+        self,
+        memory: Memory,
+        releases: Sequence[KeyRelease],
+        *,
+        result: list[Delivery],
+        now: int,
+        fences: Any,
+    ) -> None:
+        del now, fences
+        reference = self.reference
+        keys = set()
+        for delivery in (reference.deliveries[it.delivery_id] for it in releases):
+            flight = memory.flights.get(delivery.id)
+            reference.must(
+                flight is None or not reference.is_current(flight),
+                "order",
+                lambda it=delivery: f"{name(it.id)} is in flight, and its key is released",  # type: ignore[misc]
+            )
+            if reference.order.released(delivery):
+                keys.add(key_of(delivery))
+                reference.counts["released"] += 1
+        self._settle_checks.next_ones(keys, result, dropped=frozenset())
+
+    def _done_expire_blocked(
+        self, _: Memory, *, result: int, before: int, now: int, limit: int, epoch: int = 0
+    ) -> None:
+        del now, epoch
+        old = [
+            it
+            for it in self.reference.deliveries.values()
+            if it.blocked and it.status == "pending" and it.accepted_at < before
+        ]
+        for delivery in sorted(old, key=lambda it: it.id)[: min(limit, result)]:
+            self.reference.finish(delivery, "dropped", "expired")
 
     # --- endpoints and deliveries ------------------------------------------------------------
 
@@ -654,11 +858,60 @@ class Checker(Watch):
     ) -> None:
         del after
         made = self.replayed.setdefault(job.id, [])
+        if job.filter.backfill:
+            for row in new if result else ():
+                self._backfilled(memory, job, row, made)
+            return
         for row in new if result else ():
             sub = self.reference.subs[row.subscription_id]
             if not sub.deleted and row.event_id not in self.reference.erased_events:
                 old = self.reference.deliveries[row.root_id]
                 made.append(self._replayed(memory, row, old))
+
+    def _done_save_backfill(self, _: Memory, __: Any, *, result: ReplayJob) -> None:
+        self.backfills[result.id] = result, self.reference.clock()
+        self.reference.say(f"backfill {result.id} of {result.filter.subscription_id}")
+
+    def _backfilled(
+        self, memory: Memory, job: ReplayJob, row: Delivery, made: list[DeliveryModel]
+    ) -> None:
+        """A past event comes once, in order, if it matches and its subscription has none of it."""
+        reference, sub = self.reference, self.reference.subs[row.subscription_id]
+        if sub.deleted or row.event_id in reference.erased_events:
+            return  # The store leaves it out.
+        fact, must = reference.facts[row.event_id], reference.must
+        had = [it.id for it in reference.of_event(row.event_id) if it.subscription_id == sub.id]
+        must(not had, "backfill", lambda: f"{name(row.id)} doubles {name(had[0])}")
+        known = memory.catalog.get(sub.id, sub.now)
+        same = known == sub.now and not memory.may_not_know(sub.changed, at=reference.clock())
+        must(
+            not same or sub.matches(*fact.for_whom),
+            "backfill",
+            lambda: f"{name(row.id)} is of an event that {sub.id} does not want",
+        )
+        must(
+            not made or made[-1].event_id < row.event_id,
+            "backfill",
+            lambda: f"{name(row.id)} comes after a later event",
+        )
+        must(
+            reference.clock_jumped or id_time(row.event_id) >= (job.filter.since or 0),
+            "backfill",
+            lambda: f"{name(row.id)} is of an event from before",
+        )
+        newer = (
+            reference.newer(row.event_id, sub) if same and sub.now.order.value == "latest" else []
+        )
+        must(
+            not newer or reference.clock_jumped,
+            "backfill",
+            lambda: f"{name(row.id)} is of an event with a key that {newer[0]} has, too",
+        )
+        right = row.replay and row.root_id == row.id
+        must(right, "backfill", lambda: f"{name(row.id)} is no first delivery: {row}")
+        about = about_of(reference, fact) if same else None
+        made.append(self._delivery(memory, row, about))
+        reference.say(f"made {name(row.id)} for a past event")
 
     # --- erasures ----------------------------------------------------------------------------
 
@@ -699,5 +952,28 @@ class Checker(Watch):
         reference.must(whole == result, "erase", lambda: f"an erasure is done: {result}")
 
 
-def _content(draft: EventDraft) -> tuple[str, str | None, bytes]:
-    return draft.type, draft.time, draft.data
+def about_of(reference: Reference, fact: Fact) -> int | None:
+    """The endpoint that a notice is about."""
+    if not fact.type.startswith("homing."):
+        return None
+    url = json.loads(fact.data).get("url")
+    return reference.endpoint_ids.get((fact.tenant, url))
+
+
+def _wanted(it: Subscription) -> tuple[object, ...]:
+    """What decides which events it gets."""
+    return it.types, it.filters, it.active, it.endpoint_id, it.verification, it.receiver
+
+
+def _earliest_due(waiting: dict[int, DeliveryModel], ids: Sequence[int]) -> set[int]:
+    """By the times from which they count: of those in the retry lane, and of the others."""
+    kinds: dict[bool, list[int]] = {}
+    for it in ids:
+        one = waiting[it]
+        in_retry_lane = one.replay or one.after_drop or one.due > one.ready  # It waits for quiet.
+        kinds.setdefault(in_retry_lane, []).append(it)
+    return {min(of, key=lambda it: (waiting[it].due, it)) for of in kinds.values()}
+
+
+def _content(draft: EventDraft) -> tuple[str, str | None, bytes, str | None]:
+    return draft.type, draft.time, draft.data, draft.order_key

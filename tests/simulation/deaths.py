@@ -96,7 +96,8 @@ class Deaths:
             late = [
                 it
                 for it in reference.waiting.get(endpoint.id, {}).values()
-                if it.due_latest <= since
+                if not it.blocked
+                and reference.due_of(it, reference.clock()) <= since
                 and not it.moved
                 and not reference.subs[it.subscription_id].deleted
                 and it.id not in reference.flights

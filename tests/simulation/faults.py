@@ -32,6 +32,7 @@ RARE = frozenset(
         "run_cleanup_job",
         "replay",
         "replay_step",
+        "save_backfill",
         "save_replay_job",
         "set_endpoint",
         "set_signing_keys",
@@ -74,7 +75,7 @@ class Faults:
     def heal(self) -> None:
         self.healed, self.store_down = True, False
 
-    async def before(self) -> None:
+    async def before(self, op: str) -> None:
         """On the way to the store."""
         self.operations += 1
         await self._takes_time()
@@ -83,7 +84,8 @@ class Faults:
         if self.healed:
             return
         self._may_crash("crash_before_commit")
-        if self._happens(self.rates.refused):
+        cleanup = self.rates.cleanup_refused if op == "run_cleanup_job" else 0
+        if self._happens(self.rates.refused) or self._happens(cleanup):
             self.fire("store_refused")
             raise StoreUnavailable("Refused.")
 
@@ -137,7 +139,7 @@ class Line:
         async def through(*args: Any, **more: Any) -> Any:
             if not life.alive:
                 raise asyncio.CancelledError
-            await faults.before()
+            await faults.before(op)
             result = await method(*args, **more)
             faults.witness.committed(op, args, more, result)
             await faults.after(op)

@@ -1,4 +1,4 @@
-"""Finds every planted bug: by the seed that is recorded in ``found``, else by another of 200.
+"""Finds every planted bug: by the seed that is recorded in ``found``, else by one of many others.
 
 A recorded seed only saves time: when the engine asks the store for something more, the same seed
 has its faults elsewhere. ``make simulate`` runs this; with an argument, only the bugs with that
@@ -44,7 +44,7 @@ def find(bug: Bug, others: Iterable[int]) -> Found:
 
 
 def _find(number: int) -> Found:
-    return find(BUGS[number], range(SEEDS_MAX))
+    return find(BUGS[number], BUGS[number].among)
 
 
 def is_green(seed: int) -> bool:

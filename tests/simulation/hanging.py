@@ -113,7 +113,9 @@ class Hanging:
             late = [
                 it
                 for it in reference.waiting.get(endpoint.id, {}).values()
-                if it.attempts == 0 and it.due_latest + WITHIN_MS < now
+                if not it.blocked
+                and it.attempts == 0
+                and reference.due_of(it, now) + WITHIN_MS < now
                 if it.sender_errors == 0 and not it.moved
             ]
             reference.must(

@@ -106,18 +106,46 @@ class DeliveryModel:
     status: str = "pending"
     reason: str | None = None
     arrived: bool = False  # a receiver took it, although it was cancelled
-    moved: bool = False  # its subscription's URL has changed meanwhile
+    moved: bool = False  # it could not be sent for a while: another URL, or a 410
+    paused: int = 0  # by how much the pauses of its subscription have moved its times
+    key: str = ""  # of its event
+    place: int = 0  # in the order of commits
+    ordered: bool = False  # its subscription had an order when it was accepted
+    blocked: bool = False  # it waits for others of its key
+    freed: bool = False  # its subscription has no order any more
+    ready: int = 0  # when it was accepted, or unblocked
+    after_drop: bool = False  # it was unblocked because the one before was dropped
 
     def __post_init__(self) -> None:
-        self.due = self.due_latest = self.accepted_at
+        self.ready = self.due = self.due_latest = self.accepted_at
         self.expires = self.accepted_at + self.table.window_ms
+
+    @property
+    def begin(self) -> int:
+        """When it was accepted or unblocked, as the pauses since have moved it."""
+        return self.ready + self.paused
+
+    @property
+    def waits_first(self) -> bool:
+        """It was due when it was ready, and never attempted: a pause leaves it its place."""
+        first = self.attempts == 0 and not self.replay and not self.after_drop
+        return first and self.due == self.ready
+
+    def move_to(self, paused: int) -> None:
+        """Its subscription was paused for so long since it was ready."""
+        by = paused - self.paused
+        if not self.waits_first:
+            self.due, self.due_latest = self.due + by, self.due_latest + by
+        self.expires += by
+        self.t0 = None if self.t0 is None else self.t0 + by
+        self.paused = paused
 
     def failed(self, at: int, *, enabled_since: int, asked: int | None) -> bool:
         """An ordinary attempt failed; False: it is exhausted."""
         self.attempts += 1
         t0 = self.t0
         if t0 is None:
-            t0 = self.accepted_at if self.accepted_at < enabled_since else at
+            t0 = self.begin if self.ready < enabled_since else at
         following = self.table.retry_after(at, t0=t0, n=self.n)
         if following is None:
             return False
@@ -133,13 +161,19 @@ class DeliveryModel:
         self.attempts += 1
         self.sender_errors = 0
         if self.t0 is None:
-            self.t0, self.expires = self.accepted_at, self.accepted_at + self.table.window_ms
+            self.t0, self.expires = self.begin, self.begin + self.table.window_ms
             following = self.table.retry_after(at, t0=self.t0, n=self.n)
             if following is not None:
                 self.n, self.due, _ = following
                 self.due_latest = self.due
         self.due = min(self.due, self.expires)
         self.due_latest = min(self.due_latest, self.expires)
+
+    def unblocked(self, at: int, *, after_drop: bool) -> None:
+        """It may go from now on, as if it had just been accepted."""
+        self.ready = self.due = self.due_latest = at
+        self.expires, self.after_drop = at + self.table.window_ms, after_drop
+        self.paused = 0
 
     def had_sender_error(self, at: int, *, probe: bool) -> None:
         """Our own trouble: again after 5 s, doubling to 60 s; what a probe took keeps its time."""

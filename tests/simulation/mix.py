@@ -69,6 +69,7 @@ class Rates:
     steps_per_hour: float  # of the wall clock
     clock_jumps: float  # of restarts, those with another time
     pauses_per_hour: float = 0  # stopped for a while, as by SIGSTOP
+    cleanup_refused: float = 0  # steps of cleanup jobs that fail, so that people come in between
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,10 @@ class Mix:
     gone: float = 0  # the part of the bad replies that are a 410
     obeying: frozenset[str] = frozenset()  # policies that obey it
     challenged: float = 0  # the part of the subscriptions that need a proof
+    readers: int = 0  # of subscriptions without a URL
+    keys: int = 0  # that events have; 0: none has one
+    ordered: float = 0  # the part of the subscriptions that have an order by key
+    latest: float = 0  # of these, the part that wants only the newest event of a key
     guard_changes: int = 0  # times that the process is started with other settings of the guard
     machines: int = 1  # with several, processes share the buckets of the store by leases
     published: float = 1.0  # the part of the deliveries that is planned for publishers
@@ -192,6 +197,9 @@ ACTIONS = (
 
 ROTATIONS = ("rotate_secret", "rotate_keys", "change_signature")  # of some seeds
 
+PAUSES = ("pause", "resume")  # of some seeds
+BACKFILLS = ("backfill",)  # of some seeds
+
 FLEET_ACTIONS = ("enable", "freeze", "cancel", "replay", "change_url", "delete", "recreate")
 _VERIFY = (*("verify",) * 6, *("describe",) * 4, *("reactivate",) * 4)
 FLEET_TIMES = 3  # as many deliveries: most of them are notices of what people do
@@ -217,7 +225,51 @@ def _some(rng: Random, things: tuple[str, ...], *, least: int = 1) -> tuple[str,
 def draw(seed: int, deliveries: int) -> Mix:
     """The mix of a seed; the same for ever."""
     mix = _draw(seed, deliveries)
+    mix = replace(mix, readers=Random(f"readers {seed}").randint(2, 4)) if seed % 7 == 4 else mix
+    if seed % 32 in {8, 23}:
+        mix = _with_pauses(mix, Random(f"paused {seed}"))
+    if seed % 32 in {8, 31}:
+        mix = _with_backfills(mix, Random(f"past {seed}"))
+    if seed % 8 == 3:
+        mix = _with_keys(mix, Random(f"keys {seed}"))
+    if seed % 64 == 11:
+        mix = _with_pauses(mix, Random(f"paused {seed}"))
+    if seed % 64 in {11, 43}:
+        mix = _with_backfills(mix, Random(f"past {seed}"))
     return _with_erasures(mix, Random(f"erasures {seed}")) if seed % 10 == 5 else mix
+
+
+def _with_pauses(mix: Mix, rng: Random) -> Mix:
+    """Every sixteenth seed has owners who pause and resume; several share each URL."""
+    per_hour = rng.choice((60, 150)) * HOUR / mix.run_for_ms
+    times = 6 if mix.machines == 1 else 3
+    return replace(
+        mix,
+        urls_each=min(mix.urls_each, rng.choice((1, 2))),
+        subscriptions_each=max(mix.subscriptions_each, 4),
+        bad=max(mix.bad, 0.5),
+        actions=(*mix.actions, *PAUSES * times),
+        actions_per_hour=max(mix.actions_per_hour, per_hour),
+    )
+
+
+def _with_backfills(mix: Mix, rng: Random) -> Mix:
+    """Every sixteenth seed has subscriptions that come and go, and get what they have missed."""
+    per_hour = rng.choice((60, 150)) * HOUR / mix.run_for_ms
+    more = (*("backfill",) * 8, *("recreate",) * 4, *("delete",) * 3, *("deactivate",) * 4)
+    return replace(
+        mix,
+        actions=(*mix.actions, *more),
+        actions_per_hour=max(mix.actions_per_hour, per_hour),
+    )
+
+
+def _with_keys(mix: Mix, rng: Random) -> Mix:
+    """Some seeds have events with keys, and subscriptions with an order by them."""
+    actions = (*mix.actions, "change_order") if rng.random() < 0.5 else mix.actions
+    keys, ordered = rng.choice((1, 2, 5, 20)), rng.choice((0.5, 0.8, 1.0))
+    latest = rng.choice((0.0, 0.5, 1.0))
+    return replace(mix, keys=keys, ordered=ordered, latest=latest, actions=actions)
 
 
 def _with_erasures(mix: Mix, rng: Random) -> Mix:
@@ -398,6 +450,13 @@ def draw_fleet(seed: int, deliveries: int) -> Mix:
     if seed % 4 == 1:
         mix = _with_erasures(mix, Random(f"erasures of fleet {seed}"))
     mix = _with_signatures(mix) if seed % 3 == 0 else mix
+    mix = replace(mix, readers=3) if seed % 4 in {1, 3} else mix
+    if seed % 32 in {8, 31}:
+        mix = _with_backfills(mix, Random(f"past of fleet {seed}"))
+    if seed % 32 in {8, 23}:
+        return _with_pauses(mix, Random(f"paused fleet {seed}"))
+    if seed % 8 == 3:
+        mix = _with_keys(mix, Random(f"keys of fleet {seed}"))
     if seed % 16 == 13:
         return _obeying(mix, Random(f"receivers of fleet {seed}"))
     return mix
@@ -473,6 +532,7 @@ def _with_receivers_word(mix: Mix, rng: Random) -> Mix:
         subscriptions_each=max(mix.subscriptions_each, 3),
         latencies_ms=(0, 40, 900, 4_999),
         challenged=rng.choice((0.4, 0.8)),
+        rates=replace(mix.rates, cleanup_refused=0.6),
     )
 
 
@@ -494,7 +554,7 @@ def _obeying(mix: Mix, rng: Random) -> Mix:
             schedules=schedules,
             policy="quick",
             tenant_policies={},
-            step_rows=rng.choice((1, 2, 10)),
+            step_rows=rng.choice((1, 2, 10) if mix.deliveries < 500 else (10, 20, 50)),
         ),
     )
 

@@ -44,7 +44,9 @@ class Overdue:
         for endpoint in reference.endpoints.values():
             if endpoint.id not in busy and self._free(endpoint) and self._open(endpoint, now):
                 late = [
-                    it for it in reference.waiting.get(endpoint.id, {}).values() if _late(it, now)
+                    it
+                    for it in reference.waiting.get(endpoint.id, {}).values()
+                    if _late(reference, it, now)
                 ]
                 reference.must(
                     not late,
@@ -79,10 +81,9 @@ def is_open(reference: Reference, endpoint: EndpointModel, now: int, *, since_ms
     return free and told and now >= endpoint.enabled_since + since_ms
 
 
-def _late(delivery: DeliveryModel, now: int) -> bool:
-    return (
-        delivery.due_latest + LATE_MS < now and delivery.sender_errors == 0 and not delivery.moved
-    )
+def _late(reference: Reference, delivery: DeliveryModel, now: int) -> bool:
+    late = reference.due_of(delivery, now) + LATE_MS < now
+    return late and delivery.sender_errors == 0 and not delivery.moved and not delivery.blocked
 
 
 def is_sender_fault(kind: str) -> bool:

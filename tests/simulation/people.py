@@ -6,6 +6,7 @@ import asyncio
 import base64
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any, TypeVar
 
@@ -13,7 +14,7 @@ import msgspec
 
 from homing.engine.engine import Engine
 from homing.errors import HomingError
-from homing.model import Format, Status, Subscription, Verification
+from homing.model import Format, Order, Status, Subscription, Verification
 from homing.policy.admission import SubscriptionDraft, draft_of
 from homing.ports import ReplayFilter
 from simulation.checker import ENABLES, FREEZES, Checker
@@ -27,7 +28,9 @@ from simulation.tokens import CLIENT
 
 T = TypeVar("T")
 
+BUSY_MIN = 4  # deliveries that wait at a URL which is frozen before a 410
 MANY_MAX = 3  # bulk replays in one run
+BACKFILLS_MAX = 12  # in one run
 MANY_DELIVERIES_MAX = 500  # in one of them
 OVERLAPS_MS = (0, 20_000, 600_000, 3_600_000)  # of rotations
 AGED_MS = 1_000  # of a fleet, what was published so long ago is known to the process that did it
@@ -58,7 +61,9 @@ class People:
         self._checker, self._reference, self._fire = checker, checker.reference, fire
         self._signing = Random(f"signatures {mix.seed}")
         self._proofs = Random(f"proofs {mix.seed}")
-        self._many = 0
+        self._pauses = Random(f"pauses {mix.seed}")
+        self._many = self._backfills = 0
+        self._orders = Random(f"orders {mix.seed}")
         self._asked = 0
         self.jobs: list[Job] = []
         self.over = False
@@ -108,6 +113,8 @@ class People:
             draft = msgspec.structs.replace(draft, token=None, **CLIENT)
         if not types and self._proofs.random() < self._mix.challenged:
             draft = msgspec.structs.replace(draft, verification=Verification.CHALLENGE)
+        if self._orders.random() < self._mix.ordered:
+            draft = msgspec.structs.replace(draft, **self._order())
         await self._ask(lambda engine: engine.subscribe(draft))
         if draft.filters == FILTERS:
             self._fire("person_filters")
@@ -263,6 +270,26 @@ class People:
         await self._change(sub.now, active=not sub.now.active)
         return True
 
+    async def _change_order(self) -> bool:
+        sub = self._living()
+        if sub is None or not self._mix.keys:
+            return False
+        order: dict[str, object] = {"order": Order.NONE, "quiet_ms": None, "max_wait_ms": None}
+        if sub.now.order is Order.NONE or self._orders.random() < 0.3:
+            order |= self._order()
+        elif self._orders.random() < 0.3:
+            order["url"] = self._url(sub.tenant)
+        await self._change(sub.now, **order)
+        return True
+
+    def _order(self) -> dict[str, object]:
+        rng = self._orders
+        if rng.random() >= self._mix.latest:
+            return {"order": Order.KEY}
+        quiet_ms = rng.choice((None, None, 2_000, 60_000))
+        longest = None if quiet_ms is None else rng.choice((None, 3 * quiet_ms))
+        return {"order": Order.LATEST, "quiet_ms": quiet_ms, "max_wait_ms": longest}
+
     async def _rotate_secret(self) -> bool:
         sub, overlap_ms = self._living(), self._rng.choice(OVERLAPS_MS)
         if sub is None:
@@ -327,15 +354,26 @@ class People:
         return bool(flights)
 
     async def _reactivate(self) -> bool:
-        """Activate a subscription as soon as its receiver says that it is gone."""
+        """Activate a subscription as soon as its receiver says that it is gone.
+
+        A busy URL is frozen before that, so that many deliveries are left to be cancelled.
+        """
+        reference, frozen = self._reference, 0
         for _ in range(1_000):
-            gone = [it for it in self._reference.subs.values() if it.gone and not it.deleted]
+            gone = [it for it in reference.subs.values() if it.gone and not it.deleted]
             if gone:
                 sub = max(gone, key=lambda it: it.changed.at)
                 await self._change(sub.now, active=True)
+                if frozen:
+                    await self._ask(partial(Engine.enable, endpoint_id=frozen, by=ENABLES))
                 return True
             if self.over:
                 break
+            busy = {it.endpoint_id for it in reference.flights.values()}
+            busy = {it for it in busy if len(reference.waiting.get(it, ())) >= BUSY_MIN}
+            if busy and not frozen:
+                frozen = min(busy)
+                await self._ask(partial(Engine.freeze, endpoint_id=frozen, by=FREEZES))
             await asyncio.sleep(0.1)
         return False
 
@@ -346,6 +384,48 @@ class People:
         sub = self._proofs.choice(unproved)
         await self._ask(lambda engine: engine.verify(sub.id))
         self._known(sub.id)
+        return True
+
+    async def _pause(self) -> bool:
+        """Pause one, if possible one with an attempt in flight."""
+        flying = [self._reference.deliveries[it].subscription_id for it in self._reference.flights]
+        subs = [it for it in self._reference.subs.values() if not it.deleted]
+        subs = [it for it in subs if it.paused_since is None]
+        busy = [it for it in subs if it.id in flying]
+        if not subs:
+            return False
+        sub = self._pauses.choice(busy or subs)
+        await self._ask(lambda engine: engine.pause(sub.id))
+        self._known(sub.id)
+        return True
+
+    async def _resume(self) -> bool:
+        paused = [it for it in self._reference.subs.values() if it.paused_since is not None]
+        paused = [it for it in paused if not it.deleted]
+        if not paused:
+            return False
+        sub = self._pauses.choice(paused)
+        await self._ask(lambda engine: engine.resume(sub.id))
+        self._known(sub.id)
+        return True
+
+    async def _backfill(self) -> bool:
+        """Give one the past: all of it, or of a while; the newest has the most to get."""
+        subs = [it for it in self._reference.subs.values() if not it.deleted and it.now.active]
+        subs = [it for it in subs if it.now.url and not it.unproved]
+        if not subs or self._backfills >= BACKFILLS_MAX:
+            return False
+        self._backfills += 1
+        sub = self._pauses.choice((subs[-1], self._pauses.choice(subs)))
+        back_ms = self._pauses.choice((1_000, 60_000, 3_600_000, self._mix.run_for_ms))
+        asked = ReplayFilter(
+            tenant=sub.tenant,
+            subscription_id=sub.id,
+            since=max(self._reference.clock() - back_ms, 0),
+            backfill=True,
+            per_second=self._pauses.choice((5, 50, 1_000)),
+        )
+        await self._ask(lambda engine: engine.start_backfill(asked))
         return True
 
     async def _test_send(self) -> bool:

@@ -32,6 +32,7 @@ class Publishers:
     ) -> None:
         self._machines, self._mix, self._rng = machines, mix, rng
         self._checker, self._fire = checker, fire
+        self._keys = Random(f"keys of {mix.seed}")
         self._count = 0
         self.over = False
 
@@ -98,6 +99,9 @@ class Publishers:
     def _different(self, draft: EventDraft) -> EventDraft:
         """The same id with another content, in one of the three that make it."""
         what = self._rng.choice(("data", "type", "time"))
+        if self._mix.keys and self._keys.random() < 0.3:
+            self._fire("publish_again_other_key")
+            return msgspec.structs.replace(draft, order_key="another object")
         self._fire(f"publish_again_other_{what}")
         match what:
             case "data":
@@ -127,7 +131,15 @@ class Publishers:
             data=(data % n).encode(),
             key=f"key-{n}" if rng.random() < 0.7 else None,
             time=EARLIER if rng.random() < 0.3 else None,
+            order_key=self._key(),
         )
+
+    def _key(self) -> str | None:
+        """One of few keys, in a run that has keys."""
+        keys = self._mix.keys
+        if not keys or self._keys.random() < 0.1:
+            return None
+        return f"object {self._keys.randint(1, keys)}"
 
     async def _until_told(self, drafts: list[EventDraft]) -> None:
         """With ids of our own we publish again until there is a response; without, once."""

@@ -19,9 +19,11 @@ from simulation.causes_model import CausesModel
 from simulation.findings import Findings
 from simulation.health_model import DeliveryModel, EndpointModel
 from simulation.mix import Mix
+from simulation.order_model import OrderModel
 
 if TYPE_CHECKING:
     from simulation.check_outages import OutageChecks
+    from simulation.readers import Streams
 
 EARLIER, LATER = "2025-06-14T12:00:00Z", "2025-06-14T13:00:00Z"  # times that publishers give
 QUIET_MS = 3_600_000
@@ -57,7 +59,25 @@ class Sub:
     changed: Change
     responded: bool = False  # a person was told of the last change: all processes act on it
     left: set[int] = field(default_factory=set)  # endpoints that it was at
-    gone_at: int = 0  # when a 410 last set it inactive
+    gone_upto: int = 0  # the last delivery there was when a 410 set it inactive
+    wants_since: int = 0  # when it was last changed in what it wants, or where it is
+    pauses: list[tuple[int, int | None]] = field(default_factory=list)  # begin and end of each
+    pauses_before: list[tuple[int, int | None]] = field(default_factory=list)  # until the change
+
+    def paused_ms(self, since: int, until: int, *, before: bool = False) -> int:
+        """For how long it was paused between two times, by the list as it is, or was before."""
+        total = 0
+        for begin, end in self.pauses_before if before else self.pauses:
+            over = until if end is None else min(end, until)
+            total += max(0, over - max(begin, since))
+        return total
+
+    @property
+    def paused_since(self) -> int | None:
+        """Since when it is paused."""
+        if self.pauses and self.pauses[-1][1] is None:
+            return self.pauses[-1][0]
+        return None
 
     @property
     def gone(self) -> bool:
@@ -116,17 +136,19 @@ class Fact:
     data: bytes
     key: str | None
     time: str | None
+    about: str | None = None  # its key
 
     @property
-    def content(self) -> tuple[str, str | None, bytes]:
+    def content(self) -> tuple[str, str | None, bytes, str | None]:
         """What makes an id mean the same."""
-        return self.type, self.time, self.data
+        return self.type, self.time, self.data, self.about
 
     def became(self, event: Event) -> bool:
         """Whether this is the event; an id or a time that was not given is the server's."""
         same = (self.tenant, self.type) == (event.tenant, event.type)
         key = (self.key or event.key) == event.key
         others = {EARLIER, LATER} if self.time is None else set[str]()
+        same = same and (self.about or "") == event.order_key
         return same and key and event.time not in others and (self.time or event.time) == event.time
 
     @property
@@ -265,6 +287,7 @@ class Reference(Findings):
     fan_out: dict[int, int] = field(default_factory=dict)  # deliveries made, by event id
     deliveries: dict[int, DeliveryModel] = field(default_factory=dict)
     waiting: dict[int, dict[int, DeliveryModel]] = field(default_factory=dict)  # by endpoint
+    crowds: dict[int, int] = field(default_factory=dict)  # by endpoint: the most that waited
     sent: dict[tuple[int, int], Flight] = field(default_factory=dict)  # by delivery and number
     cancels: dict[int, Change] = field(default_factory=dict)  # by delivery id
     erased: set[int] = field(default_factory=set)  # deliveries
@@ -275,7 +298,9 @@ class Reference(Findings):
     drops_reported: Counter[int] = field(default_factory=Counter)
     drop_notice_at: dict[int, int] = field(default_factory=dict)
     causes: CausesModel = field(default_factory=CausesModel)
+    order: OrderModel = field(default_factory=OrderModel)
     echoed: set[str] = field(default_factory=set)  # URLs that have returned a challenge
+    streams: Streams = field(init=False)  # of subscriptions without a URL
 
     @property
     def alone(self) -> bool:
@@ -340,6 +365,16 @@ class Reference(Findings):
         for memory in self.memories.values():
             self.learn(memory, endpoint_id)
 
+    def due_of(self, delivery: DeliveryModel, now: int) -> int:
+        """The latest time at which it is due; after a pause it has until its end, at least."""
+        sub = self.subs[delivery.subscription_id]
+        if not sub.pauses:
+            return delivery.due_latest
+        if sub.paused_since is not None or not sub.responded:
+            return now  # It waits.
+        by = sub.paused_ms(delivery.ready, now) - delivery.paused
+        return max(delivery.due_latest + by, sub.pauses[-1][1] or 0)
+
     def is_used(self, endpoint_id: int) -> bool:
         """Whether a subscription has this endpoint."""
         return any(
@@ -375,6 +410,7 @@ class Reference(Findings):
     def add(self, delivery: DeliveryModel) -> None:
         self.deliveries[delivery.id] = delivery
         self.waiting.setdefault(delivery.endpoint_id, {})[delivery.id] = delivery
+        self._crowd(delivery.endpoint_id)
         self.counts["deliveries"] += 1
 
     def of_event(self, event_id: int) -> list[DeliveryModel]:
@@ -382,15 +418,37 @@ class Reference(Findings):
         found = [it for it in self.deliveries.values() if it.event_id == event_id]
         return sorted(found, key=lambda it: it.id)
 
+    def newer(self, event_id: int, sub: Sub) -> list[int]:
+        """The later events of its key that the subscription wants."""
+        about = self.facts[event_id].about
+        return [
+            it
+            for it, fact in self.facts.items()
+            if it > event_id and about is not None and fact.about == about
+            if sub.matches(*fact.for_whom) and it not in self.erased_events
+        ]
+
     def move(self, delivery: DeliveryModel, endpoint_id: int) -> None:
         """It waits at another endpoint from now on."""
         if endpoint_id != delivery.endpoint_id:
             self.waiting.get(delivery.endpoint_id, {}).pop(delivery.id, None)
             delivery.endpoint_id = endpoint_id
             self.waiting.setdefault(endpoint_id, {})[delivery.id] = delivery
+            self._crowd(endpoint_id)
         delivery.bucket = self.buckets[endpoint_id]
 
-    def finish(self, delivery: DeliveryModel, status: str, reason: str | None) -> None:
+    def _crowd(self, endpoint_id: int) -> None:
+        count = len(self.waiting[endpoint_id])
+        self.crowds[endpoint_id] = max(self.crowds.get(endpoint_id, 0), count)
+
+    def finish(
+        self,
+        delivery: DeliveryModel,
+        status: str,
+        reason: str | None,
+        *,
+        maybe_in_flight: bool = True,
+    ) -> None:
         self.must(
             delivery.status == "pending",
             "S7",
@@ -398,6 +456,8 @@ class Reference(Findings):
         )
         delivery.status, delivery.reason = status, reason
         self.waiting.get(delivery.endpoint_id, {}).pop(delivery.id, None)
+        if delivery.key:
+            self.order.finished(delivery, maybe_in_flight=maybe_in_flight)
 
     def begin_life(
         self, machine: int, life: int, outage_checks: OutageChecks, *, guard: int

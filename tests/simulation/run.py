@@ -17,17 +17,19 @@ from dataclasses import dataclass, field
 import structlog
 
 from homing.net.clock import monotonic
-from simulation.mix import ACTIONS, CUTS, FLEET_ACTIONS, ROTATIONS, TROUBLES
+from simulation.mix import ACTIONS, BACKFILLS, CUTS, FLEET_ACTIONS, PAUSES, ROTATIONS, TROUBLES
+from simulation.readers import READER_KINDS
 from simulation.seed import Verdict, run_seed
 from simulation.tokens import KINDS as TOKEN_KINDS
 
 KINDS = frozenset(
     {
         *(f"receiver_{trouble}" for trouble in TROUBLES),
-        *(f"person_{action}" for action in (*ACTIONS, *ROTATIONS)),
+        *(f"person_{action}" for action in (*ACTIONS, *ROTATIONS, *PAUSES, *BACKFILLS)),
         *(f"cut_{kind}" for kind in CUTS),
         "person_erase_event",
         "person_erase_field",
+        *(f"reader_{kind}" for kind in READER_KINDS),
         *TOKEN_KINDS,
         "proxy_away",
         "certificate_expired",
@@ -65,11 +67,18 @@ KINDS = frozenset(
         "challenge",
         "subscription_gone",
         "publish_again_unanswered",
+        "publish_again_other_key",
+        "person_change_order",
+        "blocked",
+        "superseded",
+        "released",
+        "released_in_flight",
     }
 )
 FLEET_KINDS = frozenset(
     {
-        *(f"person_{action}" for action in (*FLEET_ACTIONS, *ROTATIONS)),
+        *(f"reader_{kind}" for kind in READER_KINDS),
+        *(f"person_{action}" for action in (*FLEET_ACTIONS, *ROTATIONS, *PAUSES, *BACKFILLS)),
         "person_erase_event",
         "person_erase_field",
         "kill",
@@ -84,6 +93,9 @@ FLEET_KINDS = frozenset(
         "reply_lost",
         "crash_after_commit",
         "crash_before_commit",
+        "blocked",
+        "superseded",
+        "waited_for_former_owner",
     }
 )
 AGAIN_EVERY = 50  # of so many seeds one is run twice: the same seed gives the same trace

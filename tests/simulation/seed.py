@@ -35,6 +35,7 @@ from simulation.overdue import Overdue
 from simulation.people import People
 from simulation.process import Process
 from simulation.publishers import Publishers
+from simulation.readers import Readers, Streams
 from simulation.receivers import Receivers
 from simulation.reference import Reference
 from simulation.slow_names import ResolvingSender, SlowNames
@@ -42,6 +43,7 @@ from simulation.tokens import AuthorizingSender, Tokens
 
 NO_FAULTS = Rates(*([0] * 10))
 ENDS_WITHIN_S = 1_000 * 3_600  # after the last fault
+ORDER_KINDS = ("superseded", "blocked", "released", "released_in_flight", "waited_for_former_owner")
 GUARD_KINDS = ("held_by_settings", "failed_by_name", "expired_by_settings")
 GATHER_S = 2_000  # in which publishers and people get the responses that they still wait for
 
@@ -82,6 +84,7 @@ class Seed:
         self.mix, self._db = mix, db
         self.fired: Counter[str] = Counter()
         self.reference = reference = Reference(mix=mix, clock=self._now)
+        reference.streams = Streams(reference)
         self.checker = checker = Checker(reference, self._wall_ahead)
         self._network = Network() if mix.machines > 1 else None
         self.machines = [self._machine(it) for it in range(1, mix.machines + 1)]
@@ -115,6 +118,7 @@ class Seed:
         self.publishers = Publishers(*ask, self._rng("publishers"), checker, faults.fire)
         self.people.meanwhile = self.publishers.meanwhile
         self.erasing = Erasing(*ask, self._rng("erasing"), reference, faults.fire)
+        self.readers = Readers(*ask, self._rng("readers"), reference, faults.fire)
         self.overdue = Overdue(first, reference, faults)
         self.cuts = Cuts(
             mix,
@@ -227,6 +231,7 @@ class Seed:
         await self.people.set_up()
         await self.hanging.set_up()
         await self.bulk_edits.set_up()
+        await self.readers.set_up()
         for machine in self.machines:
             machine.faults.rates = self.mix.rates
         if self.reference.alone:
@@ -236,8 +241,9 @@ class Seed:
         await self._heal(actors)
         await Healing(self.first, self.reference).watch()
         await asyncio.sleep(self.mix.slack_ms / 1000)
+        await self.readers.finish()
         await Balance(self.machines, self.checker).check(self.people.jobs)
-        for kind in ("duplicates", "probes", "subscription_gone", *GUARD_KINDS):
+        for kind in ("duplicates", "probes", "subscription_gone", *GUARD_KINDS, *ORDER_KINDS):
             self.fired[kind] += self.reference.counts[kind]
         self.fired["handed_over"] += self.reference.counts["given"]
         for supervisor in supervisors:
@@ -253,6 +259,7 @@ class Seed:
         actors += [self.people.act(), self._cuts_and_deaths(), self.hanging.act()]
         actors.append(self.erasing.act())
         actors.append(self.bulk_edits.act())
+        actors.append(self.readers.act())
         if self.guard is not None:
             actors.append(self.guard.act())
         if self._network is None:
@@ -288,7 +295,8 @@ class Seed:
         parts = (self.people, self.erasing, self.publishers, self.cuts, self.hanging, self.overdue)
         for part in parts:
             part.over = True
-        self.bulk_edits.over = True
+        self.bulk_edits.over = self.readers.over = True
+        self.readers.faults.heal()
         self.outage_checks[1].end()
         self.receivers.healed = True
         if self.names is not None:

@@ -119,12 +119,12 @@ def test_a_name_is_shown_as_it_is(name: str) -> None:
 
 def test_large_numbers_are_shown_whole() -> None:
     one = played(
-        'run_for = "20m"\n[[endpoints]]\nname = "a"\n[[traffic]]\nto = "a"\nper_second = 20\n'
+        'run_for = "10m"\n[[endpoints]]\nname = "a"\n[[traffic]]\nto = "a"\nper_second = 20\n'
         '[[actions]]\nat = "0s"\ndo = "freeze"\nendpoint = "a"\n'
     )
-    assert re.search(r"at most 23,9\d\d", drawn((one, summarize(one)), width=80))
+    assert re.search(r"at most 11,9\d\d", drawn((one, summarize(one)), width=80))
     label = re.search(
-        r'<text x="([\d.]+)"[^>]*>(23,9\d\d)</text>', picture([(one, summarize(one))])
+        r'<text x="([\d.]+)"[^>]*>(11,9\d\d)</text>', picture([(one, summarize(one))])
     )
     assert label is not None
     assert float(label[1]) > len(label[2]) * 7  # It is written to the left of this.

@@ -6,6 +6,7 @@ import asyncio
 import signal
 import subprocess
 import sys
+import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -192,3 +193,27 @@ def test_an_interrupt_while_modules_are_imported_is_quiet() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert project["project"]["scripts"]["homing"] == "homing.cli.start:main"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_is_given_to_a_thread_takes_no_virtual_time(fails: bool) -> None:
+    def work() -> str:
+        time.sleep(0.01)
+        if fails:
+            raise OSError("no disk")
+        return "done"
+
+    async def story() -> tuple[str, float]:
+        loop = asyncio.get_running_loop()
+        loop.call_later(0.001, lambda: None)  # Something the clock could jump to.
+        try:
+            said = await asyncio.to_thread(work)
+        except OSError as error:
+            said = str(error)
+        return said, loop.time()
+
+    loop = VirtualLoop()
+    try:
+        assert loop.run_until_complete(story()) == ("no disk" if fails else "done", 0.0)
+    finally:
+        loop.close()

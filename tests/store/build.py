@@ -255,7 +255,12 @@ def _ledger(events: Sequence[NewEvent], finished: Sequence[Finished]) -> list[tu
             sum(len(new.deliveries) for new in events if new.event.tenant == tenant),
             *(
                 sum(it.delivery.tenant == tenant and it.status is status for it in finished)
-                for status in (Status.DELIVERED, Status.DROPPED, Status.CANCELLED)
+                for status in (
+                    Status.DELIVERED,
+                    Status.DROPPED,
+                    Status.CANCELLED,
+                    Status.SUPERSEDED,
+                )
             ),
         )
         for tenant in tenants

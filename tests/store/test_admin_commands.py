@@ -242,3 +242,32 @@ async def test_a_test_send_is_logged_and_counts_for_nothing(db: Db) -> None:
     assert await views.attempts(attempt.delivery_id) == [attempt]
     assert await views.endpoint(endpoint.id) == endpoint
     assert await views.ledger(tenant=None) == []
+
+
+# --- try now --------------------------------------------------------------------------------
+
+
+async def test_a_delivery_that_is_tried_now_is_due_now_and_nothing_else_of_it_changes(
+    db: Db,
+) -> None:
+    admin, views, make = Admin(db), Views(db), Maker()
+    _, subscription = await subscribed(db, make)
+    event = make.event(subscription)
+    delivery = replace(event.deliveries[0], attempts=1, t0=NOW, retry=1, due_at=NOW + 84_800)
+    await put(db, events=[replace(event, deliveries=(delivery,))])
+    tried = await admin.try_delivery_now(delivery.id, due_at=NOW + 5)
+    assert tried == replace(delivery, due_at=NOW + 5)
+    row = await views.delivery(delivery.id)
+    assert row is not None
+    assert (row.delivery, row.status) == (tried, Status.PENDING)
+    # One that is due stays where it is in the queue.
+    assert await admin.try_delivery_now(delivery.id, due_at=NOW + 9) == tried
+
+
+async def test_only_a_pending_delivery_can_be_tried_now(db: Db) -> None:
+    admin, make = Admin(db), Maker()
+    _, event = await with_history(db, make)
+    with pytest.raises(AlreadyFinished):
+        await admin.try_delivery_now(event.deliveries[0].id, due_at=NOW)
+    with pytest.raises(NotFound):
+        await admin.try_delivery_now(5, due_at=NOW)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from msgspec.structs import replace
 
 from homing.model import Delivery, Reason, Status, Subscription
+from homing.policy.bulk import Counted
 from homing.ports import DeliveryFilter, NewEvent, ReplayFilter, ReplayJob
 from homing.store.admin import Admin
 from homing.store.tx import Db
@@ -171,6 +174,40 @@ async def test_a_filter_takes_what_it_says(
     wanted = [it.id for n in events for it in scene.events[n].deliveries]
     assert [it.delivery.id for it in found] == wanted
     assert await scene.admin.count_replay(job, now=LATER, limit=1_000) == (len(wanted), True)
+    counted = await scene.admin.replay_groups(job, now=LATER, limit=1_000)
+    assert (counted.count, counted.exact) == (len(wanted), True)
+    statuses = Counter(it.status for it in found)
+    assert dict(counted.by_status) == statuses
+
+
+async def test_groups_stop_at_the_rows_they_may_look_at(db: Db) -> None:
+    scene = await Scene(db).build()
+    job = scene.make.job(ReplayFilter(status=Status.DROPPED))
+    counted = await scene.admin.replay_groups(job, now=LATER, limit=5)
+    assert (counted.count, counted.exact) == (5, False)
+    assert counted.by_tenant == (("acme", 5),)
+    none = scene.make.job(ReplayFilter(tenant="nobody"))
+    assert await scene.admin.replay_groups(none, now=LATER, limit=99) == Counted(0, exact=True)
+
+
+async def test_pending_deliveries_are_counted_by_tenant(db: Db) -> None:
+    scene = await Scene(db).build()
+    views = scene.views
+    assert (await views.pending_groups(DeliveryFilter(), limit=99)).count == 0
+    await scene.run(await scene.start(ReplayFilter(status=Status.DROPPED)))
+    waiting = len(await scene.pending())
+    counted = await views.pending_groups(DeliveryFilter(), limit=99)
+    assert (counted.count, counted.exact, counted.by_tenant) == (
+        waiting,
+        True,
+        (("acme", waiting),),
+    )
+    assert counted.by_status == ((Status.PENDING, waiting),)
+    theirs = DeliveryFilter(endpoint_id=scene.two.endpoint_id)
+    assert (await views.pending_groups(theirs, limit=99)).count == waiting // 2
+    assert not (await views.pending_groups(DeliveryFilter(), limit=3)).exact
+    other = DeliveryFilter(tenant="other")
+    assert await views.pending_groups(other, limit=99) == Counted(0, exact=True)
 
 
 async def test_an_endpoint_or_a_subscription_narrows_a_filter(db: Db) -> None:

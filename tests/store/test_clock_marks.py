@@ -98,6 +98,38 @@ async def test_times_from_there_on_are_moved_and_the_others_are_left(db: Db) -> 
     )
 
 
+async def test_when_a_delivery_was_unblocked_is_moved_with_the_window_that_began_then(
+    db: Db,
+) -> None:
+    make, store = Maker(), ClockMarks(db)
+    endpoint = make.endpoint("https://new.example/")
+    sub = make.subscription(endpoint)
+    events = [make.event(sub) for _ in range(3)]
+    freed, after_drop, before = (it.deliveries[0] for it in events)
+    freed = replace(freed, order_key="x", accepted_at=NOW - 9, due_at=NOW + 5)
+    freed = replace(freed, unblocked_at=NOW + 5)
+    after_drop = replace(
+        after_drop, order_key="x", accepted_at=NOW - 9, due_at=NOW + 6, unblocked_at=-NOW - 6
+    )
+    before = replace(
+        before, order_key="x", accepted_at=NOW - 9, due_at=NOW - 5, unblocked_at=NOW - 5
+    )
+    waiting = [freed, after_drop, before]
+    told = [replace(it, deliveries=(one,)) for it, one in zip(events, waiting, strict=True)]
+    await put(db, endpoints=[endpoint], subscriptions=[sub], events=told)
+    await store.begin_clock(MARK, BACK, seen=None)
+    while await store.move_times(limit=2):
+        pass
+    moved = {
+        freed.id: (NOW + 5 - DAY, NOW + 5 - DAY, freed.expires_at - DAY),
+        after_drop.id: (-NOW - 6 + DAY, NOW + 6 - DAY, after_drop.expires_at - DAY),
+        before.id: (NOW - 5, NOW - 5, before.expires_at),
+    }
+    for row in await every(db, "pending"):
+        it = rows.pending(row)
+        assert (it.unblocked_at, it.due_at, it.expires_at) == moved[it.id]
+
+
 async def test_a_move_that_was_interrupted_goes_on_and_moves_nothing_twice(db: Db) -> None:
     make = Maker()
     endpoint = make.endpoint()

@@ -72,7 +72,7 @@ class Counts(Scene):
             attempts=tuple(self.make.attempt(it) for it in mine),
             endpoints=(endpoint,),
         )
-        assert await flow.settle(batch) == frozenset()
+        assert (await flow.settle(batch)).gone == frozenset()
         await flow.remove_history(before=NOW, limit=50)
 
 

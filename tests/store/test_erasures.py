@@ -218,7 +218,7 @@ async def test_of_an_attempt_in_flight_nothing_is_written_after_its_event_was_er
     await scene.publish([event])
     await erase(db, make, "k1")
     one, two = event.deliveries
-    gone = await scene.flow.settle(
+    result = await scene.flow.settle(
         SettleBatch(
             number=scene.number(),
             waiting=(replace(one, attempts=1),),
@@ -226,7 +226,7 @@ async def test_of_an_attempt_in_flight_nothing_is_written_after_its_event_was_er
             attempts=(failing(scene, make.attempt(one)), make.delivered(two)),
         )
     )
-    assert gone == {one.id, two.id}
+    assert result.gone == {one.id, two.id}
     assert "canary" not in await everything(db)
     assert await Views(db).delivery(two.id) is None
     assert await counts(db) == (2, 0, 0, 0, 2)
@@ -295,7 +295,7 @@ async def test_a_tenant_is_hidden_at_once_and_then_erased_with_all_its_rows(db: 
     await flow.publish([[late]], catalog_version=version, number=scene.number())
 
     await erase_all(admin, begun)
-    while not await admin.erase_rest_of_tenant(begun, limit=2):
+    while not (await admin.erase_rest_of_tenant(begun, limit=2)).done:
         pass
     left = await everything(db)
     assert CANARY not in left

@@ -92,7 +92,7 @@ class Model:
         for delivery in chosen:
             number = self.attempts[delivery.id] = self.attempts.get(delivery.id, 0) + 1
             attempts.append(self.scene.make.attempt(delivery, number=number))
-        gone = await self.scene.flow.settle(
+        result = await self.scene.flow.settle(
             SettleBatch(
                 number=self.scene.number(),
                 finished=tuple(finished),
@@ -100,7 +100,7 @@ class Model:
                 attempts=tuple(attempts),
             )
         )
-        assert gone == {it.id for it in chosen} - self.pending.keys()
+        assert result.gone == {it.id for it in chosen} - self.pending.keys()
         for it in waiting:
             if it.id in self.pending:
                 self.pending[it.id] = it

@@ -26,7 +26,7 @@ async def test_an_event_is_written_with_all_its_deliveries(db: Db) -> None:
     assert await every(db, "event") == [rows.event_row(new)]
     assert await every(db, "pending") == [rows.pending_row(it) for it in new.deliveries]
     assert await every(db, "event_key") == [rows.event_key_row(new)]
-    assert await every(db, "ledger") == [("acme", 0, 2, 0, 0, 0)]
+    assert await every(db, "ledger") == [("acme", 0, 2, 0, 0, 0, 0)]
 
 
 async def test_an_event_that_matches_nothing_is_kept(db: Db) -> None:
@@ -36,7 +36,7 @@ async def test_an_event_that_matches_nothing_is_kept(db: Db) -> None:
     assert await scene.publish([new]) == [[Receipt(new.event.key, 0, new=True)]]
 
     (row,) = await every(db, "event")
-    assert row[7:] == ("", "", 0, new.event.id)
+    assert row[7:] == ("", "", "", 0, new.event.id)
     assert await count(db, "ledger") == 0
 
 

@@ -168,7 +168,7 @@ async def test_a_late_settle_is_refused_whole_and_names_the_buckets(db: Db, leas
     assert await pending_ids(db) == [delivery.id]
 
     good = replace(batch, number=scene.number(), fences=((bucket, taken[bucket]),))
-    assert await Flow(db).settle(good) == frozenset()
+    assert (await Flow(db).settle(good)).gone == frozenset()
     assert await pending_ids(db) == []
 
 
@@ -326,7 +326,7 @@ async def test_everything_works_without_a_session_of_ones_own(
             finished=(scene.make.finished(event.deliveries[0]),),
             attempts=(scene.make.attempt(event.deliveries[0]),),
         )
-        assert await Flow(db).settle(batch) == frozenset()
+        assert (await Flow(db).settle(batch)).gone == frozenset()
         assert await pending_ids(db) == []
     finally:
         await db.close()

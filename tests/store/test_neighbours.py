@@ -80,7 +80,7 @@ class Town:
         key = CauseKey(Failure.RESET, "", None)
         causes = [Cause(make.id(), tenant, next(at).id, key, NOW, NOW, 1, 1, 1, 1) for _ in events]
         yield "cause", [rows.cause_row(it) for it in causes]
-        yield "ledger", [(tenant, number, count, 0, len(done), 0)]
+        yield "ledger", [(tenant, number, count, 0, len(done), 0, 0)]
         streams = [make.id() for _ in range(2)]
         yield "pull_stream", [(it, tenant, count, 0) for it in streams]
         places = enumerate(events, 1)
@@ -192,7 +192,7 @@ class Town:
             events, after_key = await admin.erasable(begun, after_key=after_key or "", limit=STEP)
         await admin.hide_erased(begun.id, more=False)
         if begun.kind is ErasureKind.TENANT:
-            while not await admin.erase_rest_of_tenant(begun, limit=STEP):
+            while not (await admin.erase_rest_of_tenant(begun, limit=STEP)).done:
                 pass
         await admin.finish_erasure(begun.id, now=NOW)
 

@@ -89,7 +89,7 @@ async def test_a_settle_whose_reply_was_lost_is_written_once(
     )
     cut_next_commit(pg, cut)
 
-    assert await scene.flow.settle(batch) == frozenset()
+    assert (await scene.flow.settle(batch)).gone == frozenset()
 
     assert await count(pg, "history") == 1
     assert await count(pg, "attempt") == 1
@@ -147,7 +147,7 @@ async def test_a_batch_given_up_and_tried_again_is_still_written_once(
     with pytest.raises(StoreUnavailable):
         await scene.flow.settle(batch)
 
-    assert await scene.flow.settle(batch) == frozenset()
+    assert (await scene.flow.settle(batch)).gone == frozenset()
 
     assert await count(pg, "attempt") == 1
 
@@ -174,7 +174,7 @@ async def test_a_batch_written_by_a_process_that_has_ended_is_known(pg: Postgres
     another = PostgresDb.at(pg.spec, hot=1)  # as one that we start in its place
     flow = Flow(another)
 
-    assert await flow.settle(batch) == frozenset()
+    assert (await flow.settle(batch)).gone == frozenset()
     with pytest.raises(StoreUnavailable):  # What it answered is not known.
         await flow.publish([[new]], catalog_version=0, number=8)
 

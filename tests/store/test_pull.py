@@ -23,6 +23,7 @@ from homing.store.tx import Db, Tx
 from homing.store.writes import append_events
 from postgres import Server
 from store.build import HOUR, NOW, Maker
+from store.costs import measured
 from store.scene import count
 
 
@@ -207,7 +208,7 @@ async def test_erasing_a_tenant_removes_its_streams_and_no_others(stream: Stream
     erasure = await admin.begin_erasure(erasure, key=None, earlier=())
     assert await stream.keys() == []  # Hidden at once.
     for _ in range(20):
-        done = await admin.erase_rest_of_tenant(erasure, limit=2)
+        done = (await admin.erase_rest_of_tenant(erasure, limit=2)).done
         if done:
             break
     assert done
@@ -259,6 +260,23 @@ async def test_an_event_that_is_committed_late_is_never_skipped(postgres: Server
         page = await stream.page(len(seen))
         seen += [it.event.key for it in page.entries]
         assert seen == ["k0", "k1", "k2", "k3", "k4", "slow", "last"]
+
+
+async def test_a_page_costs_the_same_however_many_entries_follow(
+    postgres: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL must not choose a plan that reads all of them, whatever its statistics say."""
+    async with two_processes(postgres) as (db, _):
+        stream = await Stream(db).begin()
+
+        async def one_page() -> None:
+            assert len((await stream.page(0, limit=10)).entries) == 10
+
+        await stream.publish(*[stream.event() for _ in range(20)])
+        before = (await measured(db, one_page, monkeypatch))["pull_sizes"]
+        await stream.publish(*[stream.event() for _ in range(2_000)])
+        after = (await measured(db, one_page, monkeypatch))["pull_sizes"]
+        assert after <= 2 * before
 
 
 async def test_publishers_of_one_stream_wait_for_each_other_and_lose_nothing(

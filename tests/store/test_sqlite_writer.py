@@ -23,12 +23,14 @@ from homing.errors import (
 )
 from homing.model import Finished, Status
 from homing.policy.keys import ApiKey, Role
-from homing.ports import AdminStore, FlowStore, NewEvent, Receipt, SettleBatch
+from homing.ports import AdminStore, DueAsk, FlowStore, NewEvent, Receipt, SettleBatch
+from homing.store.flow import Flow
 from homing.store.process.codec import Call
 from homing.store.process.sqlite_writer import RemoteStore, SqliteWriterProcess, take_share
 from homing.store.sqlite import SqliteDb
 from homing.store.views import Views
 from store.build import Maker
+from store.scene import Scene
 
 
 async def opened(path: Path) -> tuple[SqliteWriterProcess, FlowStore, AdminStore]:
@@ -64,6 +66,31 @@ def test_errors_survive_the_way_between_processes_word_for_word() -> None:
         again = pickle.loads(pickle.dumps(error))
         assert (type(again), str(again)) == (type(error), str(error))
         assert again.__dict__ == error.__dict__
+
+
+async def test_due_rows_and_their_endpoints_come_back_as_the_store_has_them(
+    tmp_path: Path,
+) -> None:
+    make, path = Maker(), tmp_path / "homing.db"
+    db = await SqliteDb.open(path)
+    scene = await Scene(db).begin()
+    waiting, retried = await scene.deliver(2)
+    await scene.tried(retried, due_at=make.now - 1)
+    endpoint = scene.endpoint
+    asks = [DueAsk(endpoint.id, 0, fresh=5, retry=5, bucket=endpoint.bucket)]
+    here = Flow(db)
+    due, starts = await here.due(asks, now=make.now), await here.start_page(0, 10)
+    await db.close()
+    assert [[it.delivery.id for it in rows] for rows in (due[0].fresh, due[0].retry)] == [
+        [waiting.id],
+        [retried.id],
+    ]
+
+    writer, flow, _ = await opened(path)
+    assert await flow.due(asks, now=make.now) == due
+    assert await flow.start_page(0, 10) == starts
+    assert await flow.endpoints([endpoint.id]) == starts
+    await writer.close()
 
 
 async def test_a_call_that_cannot_be_written_leaves_the_others_their_responses(
@@ -176,7 +203,7 @@ async def test_a_batch_that_was_settled_without_a_response_is_not_settled_twice(
     kill(writer)  # Its response might have been lost just as well.
     with pytest.raises(StoreUnavailable):
         await flow.settle(batch)
-    assert await flow.settle(batch) == frozenset()
+    assert (await flow.settle(batch)).gone == frozenset()
     reader = SqliteDb.reader(tmp_path / "homing.db")
     (ledger,) = await Views(reader).ledger(tenant=None)
     assert (ledger.accepted, ledger.delivered, ledger.pending) == (1, 1, 0)

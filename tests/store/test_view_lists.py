@@ -280,8 +280,8 @@ async def books(db: Db) -> None:
 
 async def test_the_ledger_adds_up_for_every_tenant(db: Db) -> None:
     await books(db)
-    acme = Ledger("acme", 12, 2, pending=6, dropped=2, cancelled=2, counted=True)
-    other = Ledger("other", 4, 2, pending=2, dropped=0, cancelled=0, counted=True)
+    acme = Ledger("acme", 12, 2, pending=6, dropped=2, cancelled=2, superseded=0, counted=True)
+    other = Ledger("other", 4, 2, pending=2, dropped=0, cancelled=0, superseded=0, counted=True)
     views = Views(db)
     assert await views.ledger(tenant=None) == [acme, other]
     assert await views.ledger(tenant="acme") == [acme]
@@ -295,7 +295,7 @@ async def test_beyond_its_bound_the_ledger_says_that_it_did_not_count(
     await books(db)
     monkeypatch.setattr(views_module, "LEDGER_ROWS_MAX", 5)
     views = Views(db)
-    acme = Ledger("acme", 12, 2, pending=6, dropped=2, cancelled=2, counted=False)
+    acme = Ledger("acme", 12, 2, pending=6, dropped=2, cancelled=2, superseded=0, counted=False)
     assert await views.ledger(tenant="acme") == [acme]
     assert [it.counted for it in await views.ledger(tenant="other")] == [True]
     assert [it.counted for it in await views.ledger(tenant=None)] == [False, False]

@@ -58,6 +58,11 @@ ROWS: dict[str, Row] = {
     "rotateSecret": Row(MANAGE, "/v1/subscriptions/{subscription}/secret/rotate"),
     "testSubscription": Row(MANAGE, "/v1/subscriptions/{subscription}/test"),
     "verifySubscription": Row(MANAGE, "/v1/subscriptions/{subscription}/verify", good=409),
+    "pauseSubscription": Row(MANAGE, "/v1/subscriptions/{subscription}/pause"),
+    "resumeSubscription": Row(MANAGE, "/v1/subscriptions/{subscription}/resume"),
+    "backfillSubscription": Row(
+        MANAGE, "/v1/subscriptions/{subscription}/backfill", {"from": "1h"}, 202
+    ),
     "readEvents": Row(READ, "/v1/subscriptions/{stream}/events"),
     # One that is sent is refused; the other one would have no end.
     "streamEvents": Row(READ, "/v1/subscriptions/{subscription}/stream", good=409),
@@ -90,6 +95,7 @@ ROWS: dict[str, Row] = {
     "getDelivery": Row(READ, "/v1/deliveries/{delivery}"),
     "replayDelivery": Row(MANAGE, "/v1/deliveries/{delivery}/replay", None, 201),
     "cancelDelivery": Row(MANAGE, "/v1/deliveries/{pending}/cancel"),
+    "tryDelivery": Row(MANAGE, "/v1/deliveries/{pending}/try", good=409),  # It is frozen.
     "listAttempts": Row(READ, "/v1/attempts", other="empty"),
     "startReplay": Row(MANAGE, "/v1/replays", {"filter": {"tenant": OWN}}, 202, "refused"),
     "getReplay": Row(READ, "/v1/replays/{replay}"),
@@ -109,6 +115,8 @@ ROWS: dict[str, Row] = {
     "readyz": Row(EVERYBODY, "/readyz"),
     "metrics": Row({ADMIN, METRICS}, "/metrics"),
     "getStatus": Row({ADMIN}, "/v1/status"),
+    "getLostCommits": Row({ADMIN}, "/v1/lost-commits"),
+    "confirmLostCommits": Row({ADMIN}, "/v1/lost-commits/confirm"),
     "workfrontCreate": Row(MANAGE, BASE, WORKFRONT, 201, "own"),
     "workfrontList": Row(READ, BASE, other="own"),
     "workfrontListOld": Row(READ, f"{BASE}/list", other="own"),

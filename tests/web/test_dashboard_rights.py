@@ -34,6 +34,10 @@ SAME_AS = {
     "/subscriptions/{id}/rotate": "rotateSecret",
     "/subscriptions/{id}/test": "testSubscription",
     "/subscriptions/{id}/verify": "verifySubscription",
+    "/subscriptions/{id}/pause": "pauseSubscription",
+    "/subscriptions/{id}/resume": "resumeSubscription",
+    "/subscriptions/{id}/backfill": "backfillSubscription",
+    "/system/lost-commits": "confirmLostCommits",
     "/subscriptions/{id}/readers/remove": "removeReader",
     "/subscriptions/{id}/signing-keys/rotate": "rotateSigningKeys",
     "/notices/targets": "createNoticeTarget",
@@ -45,6 +49,7 @@ SAME_AS = {
     "/keys": "createKey",
     "/erasures": "erase",
     "/keys/{id}/revoke": "revokeKey",
+    "/deliveries/{id}/try": "tryDelivery",
 }
 FORM = {"url": URL, "types": "*", "format": "standard", "active": "on"}
 

@@ -221,3 +221,75 @@ def test_a_pending_delivery_is_cancelled_once() -> None:
         assert (await house.client.post("/v1/deliveries/dlv_0000000000001/cancel")).status == 404
 
     live(story)
+
+
+def test_a_pending_delivery_is_tried_now_and_the_audit_log_says_who_asked() -> None:
+    async def story(house: House) -> None:
+        house.world.sender.scripts[URL] = always(404)
+        await house.subscribe()
+        await house.publish()
+        await house.settled()
+        (item,) = await house.deliveries()
+        house.world.sender.scripts[URL] = always(200)
+        got = await house.client.post(f"/v1/deliveries/{item['id']}/try", {})
+        assert (got.status, got.json["status"]) == (200, "pending")
+        assert got.json["due_at"] < item["due_at"]
+        await house.settled()
+        (item,) = await house.deliveries()
+        assert (item["status"], item["attempts_made"]) == ("delivered", 2)
+        entries = (await house.client.get("/v1/audit")).json["items"]
+        tried = next(it for it in entries if it["action"] == "deliveries.try_now")
+        assert (tried["object"], list(tried["after"])) == (item["id"], ["due_at"])
+        got = await house.client.post(f"/v1/deliveries/{item['id']}/try", {})
+        assert (got.status, got.json["code"]) == (409, "already_finished")
+
+    live(story)
+
+
+def test_nothing_is_tried_now_at_an_endpoint_to_which_nothing_is_sent() -> None:
+    async def story(house: House) -> None:
+        house.world.sender.scripts[URL] = always(404)
+        made = await house.subscribe()
+        await house.publish()
+        await house.settled()
+        (item,) = await house.deliveries()
+        await house.client.post(f"/v1/endpoints/{made['endpoint']}/freeze", {})
+        got = await house.client.post(f"/v1/deliveries/{item['id']}/try", {})
+        assert (got.status, got.json["code"]) == (409, "conflict")
+        assert got.json["detail"] == "The endpoint is frozen: enable it, or send a test event."
+        shown = (await house.client.get(f"/v1/deliveries/{item['id']}")).json
+        assert shown["schedule"] == []  # Nothing of it will be tried.
+        assert shown["due_at"] == item["due_at"]
+
+    live(story)
+
+
+def test_a_delivery_in_flight_cannot_be_tried_now() -> None:
+    async def story(house: House) -> None:
+        house.world.sender.scripts[URL] = lambda _: Reply(latency_ms=4_000)
+        await house.subscribe(deadline_ms=9_000)
+        await house.publish()
+        await house.settled()
+        (item,) = await house.deliveries()
+        got = await house.client.post(f"/v1/deliveries/{item['id']}/try", {})
+        assert got.status == 409
+        assert "is being made now" in got.json["detail"]
+
+    live(story)
+
+
+def test_nothing_of_a_paused_subscription_is_tried_now() -> None:
+    async def story(house: House) -> None:
+        house.world.sender.scripts[URL] = always(404)
+        made = await house.subscribe()
+        await house.publish()
+        await house.settled()
+        (item,) = await house.deliveries()
+        await house.client.post(f"/v1/subscriptions/{made['id']}/pause", {})
+        got = await house.client.post(f"/v1/deliveries/{item['id']}/try", {})
+        assert got.status == 409
+        assert "is paused: resume it" in got.json["detail"]
+        shown = (await house.client.get(f"/v1/deliveries/{item['id']}")).json
+        assert shown["schedule"] == []
+
+    live(story)

@@ -34,6 +34,7 @@ def test_the_ledger_is_balanced_per_tenant() -> None:
             "pending": 1,
             "dropped": 0,
             "cancelled": 1,
+            "superseded": 0,
             "counted": True,
             "balanced": True,
         }

@@ -35,7 +35,7 @@ class Person:
         assert response.status == 303
 
     def _ask(self, method: str, path: str, body: str, kind: str) -> tuple[HTTPResponse, str]:
-        connection = HTTPConnection(self._host, timeout=30)
+        connection = HTTPConnection(self._host, timeout=120)
         cookies = "; ".join(f"{name}={value}" for name, value in self._cookies.items())
         headers = {"cookie": cookies, "accept": "text/html", "content-type": kind}
         connection.request(method, path, body or None, headers)

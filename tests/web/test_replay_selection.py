@@ -175,17 +175,71 @@ def test_what_this_search_finds_is_what_is_replayed(search: str) -> None:
         shown = set(re.findall(r'data-row="(dlv_\w+)"', page))
         before = {one["id"]: one for one in await house.deliveries()}
         finished = {it for it in shown if before[it]["status"] != "pending"}
-        bulk = await browser.get(f"/bulk?{query}")
-        if finished:
-            assert f"{len(finished)} finished" in text(bulk)
-            (as_of,) = re.findall(r'name="as_of" value="(\d+)"', bulk.body.decode())
-            await house.world.wait(HOUR)
-            got = await browser.form(f"/bulk?{query}", "/bulk/replay", q=search, as_of=as_of)
+        forms = []
+        for take in ("dropped", "cancelled", "delivered"):
+            count = sum(before[it]["status"] == take for it in finished)
+            if not count or ("status:" in search and take not in search):
+                continue
+            bulk = await browser.get(f"/bulk?{query}&take={take}")
+            noun = "delivery" if count == 1 else "deliveries"
+            assert f"{count} {noun} will be replayed" in text(bulk)
+            as_of = re.findall(r'name="as_of" value="(\d+)"', bulk.body.decode())[0]
+            forms.append({"q": search, "take": take, "as_of": as_of})
+        await house.world.wait(HOUR)
+        for form in forms:
+            got = await browser.form("/bulk", "/bulk/replay", **form)
             assert got.status == 303, text(got)
             await house.settled()
         new = [one for one in await house.deliveries() if one["id"] not in before]
         taken = {(one["tenant"], one["event"]) for one in new}
         assert taken == {(before[it]["tenant"], before[it]["event"]) for it in finished}
         assert len(new) == len(finished)
+
+    live(story)
+
+
+def test_without_a_status_the_dashboard_offers_what_was_dropped_and_never_everything() -> None:
+    async def story(house: House) -> None:
+        await history(house)
+        await house.world.wait(50 * HOUR)
+        browser = Browser(house.app)
+        await browser.sign_in()
+        before = await house.deliveries()
+        dropped = [one for one in before if one["status"] == "dropped"]
+        assert 0 < len(dropped) < len(before)
+        page = await browser.get("/bulk?q=")
+        said = text(page)
+        assert f"dropped {len(dropped)}" in said
+        for one in {it["tenant"] for it in dropped}:
+            assert one in said
+        assert "Last failure" in said
+        got = await browser.form("/bulk?q=", "/bulk/replay", q="")
+        assert got.status == 303, text(got)
+        await house.settled()
+        known = {one["id"] for one in before}
+        new = [one for one in await house.deliveries() if one["id"] not in known]
+        assert {one["event"] for one in new} == {one["event"] for one in dropped}
+
+    live(story)
+
+
+def test_what_was_accepted_after_the_count_is_not_cancelled() -> None:
+    async def story(house: House) -> None:
+        made = await house.subscribe("https://c.example/hook", tenant="acme")
+        await house.client.post(f"/v1/endpoints/{made['endpoint']}/freeze", {})
+        await house.publish(tenant="acme", type="a.early")
+        browser = Browser(house.app)
+        await browser.sign_in()
+        page = (await browser.get("/bulk?q=tenant%3Aacme")).body.decode()
+        as_of = re.findall(r'name="as_of" value="(\d+)"', page)[0]
+        await house.world.wait(5_000)
+        await house.publish(tenant="acme", type="a.late")
+        fields = {"q": "tenant:acme", "as_of": as_of}
+        got = await browser.form("/bulk?q=tenant%3Aacme", "/bulk/cancel", **fields)
+        while "cancelling" in got.headers.get("location", ""):
+            done = re.findall(r"done=(\d+)", got.headers["location"])[0]
+            got = await browser.form("/bulk?q=", "/bulk/cancel", **fields, done=done)
+        status = {it["type"]: it["status"] for it in await house.deliveries("?tenant=acme")}
+        assert (status["a.early"], status["a.late"]) == ("cancelled", "pending")
 
     live(story)

@@ -25,7 +25,17 @@ def test_a_dry_run_only_counts() -> None:
         wanted = {"filter": {"status": "delivered"}, "dry_run": True}
         got = await house.client.post("/v1/replays", wanted)
         at = time_text(house.world.clock.now())
-        assert (got.status, got.json) == (200, {"count": 3, "exact": True, "as_of": at})
+        assert (got.status, got.json) == (
+            200,
+            {
+                "count": 3,
+                "exact": True,
+                "as_of": at,
+                "by_status": [{"name": "delivered", "count": 3}],
+                "by_tenant": [{"name": "default", "count": 3}],
+                "by_cause": [{"name": "", "count": 3}],
+            },
+        )
         await house.settled()
         assert len(house.world.hits(URL)) == 3
 

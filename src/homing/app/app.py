@@ -11,6 +11,7 @@ from homing.app.erasures import Erasures
 from homing.app.events import Events
 from homing.app.figures import Figures
 from homing.app.keys import Keys
+from homing.app.lost_commits import LostCommits
 from homing.app.notice_targets import NoticeTargets
 from homing.app.options import AppOptions
 from homing.app.people import People
@@ -58,9 +59,10 @@ class App:
         self.deliveries = Deliveries(engine, views, quotas, options.now)
         self.causes = Causes(engine, views, options.now)
         self.pull = Pull(engine, views, pull, now=options.now)
-        self.replays = Replays(engine, views, quotas)
+        self.replays = Replays(engine, views, quotas, options.now)
         self.search = Search(engine, views)
         self.erasures = Erasures(engine, api_keys)
+        self.lost_commits = LostCommits(engine)
         self.keys = Keys(api_keys)
         self.notice_targets = NoticeTargets(engine, options)
         self.figures = Figures(views, options.now)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from homing.app.access import MANAGERS, READERS, Caller, use_case
 from homing.app.quotas import Quotas
 from homing.engine.engine import Engine
-from homing.errors import AlreadyFinished, NotFound
+from homing.errors import AlreadyFinished, Conflict, Gone, NotFound
 from homing.model import (
     Attempt,
     Cause,
@@ -21,13 +21,15 @@ from homing.model import (
     Status,
     Subscription,
 )
+from homing.policy.bulk import Counted, check_typed
 from homing.policy.causes import is_of_class, key_of
 from homing.policy.explain import Facts, explain
-from homing.policy.retry import remaining
+from homing.policy.retry import ahead, why_not_now
+from homing.policy.sent_request import SentRequest, sent_request
 from homing.policy.sentences import Sentence
 from homing.ports import DeliveryFilter, DeliveryRow, ViewStore
 
-PAGE_MAX = 200
+COUNT_MAX = 100_000  # pending rows that are counted
 EVENTS_MAX = 20  # of several tenants with one id, whose deliveries are listed together
 
 
@@ -38,8 +40,11 @@ class Described(Struct, frozen=True):
     explanation: Sentence
     attempts: list[Attempt]
     ahead: tuple[tuple[int, int], ...]  # retry n, due at
+    may_try: bool  # a person may have it tried now
     endpoint: Endpoint | None
     subscription: Subscription | None  # also a deleted one
+    waits_for: int | None = None  # the delivery of the same key that comes before it
+    superseded_by: str = ""  # the id of the event that is sent instead
 
 
 class RecentAttempts(Struct, frozen=True):
@@ -74,14 +79,16 @@ class Deliveries:
         """
         if event is not None:
             tenant = caller.scope_one(conditions.tenant)
-            found = await self._views.event(event, tenant=tenant)
-            if found is None:
+            published = await self._views.event(event, tenant=tenant)
+            if published is None:
                 return [], None
-            conditions = replace(conditions, event_id=found.event.id)
+            conditions = replace(conditions, event_id=published.event.id)
         conditions = await self._scoped(caller, conditions)
         if conditions.event_key is not None and conditions.event_id is None:
-            return await self._page_of_key(conditions, before_id=before_id, limit=limit)
-        return await self._views.deliveries(conditions, before_id=before_id, limit=limit)
+            found = await self._page_of_key(conditions, before_id=before_id, limit=limit)
+        else:
+            found = await self._views.deliveries(conditions, before_id=before_id, limit=limit)
+        return [self._as_of_now(row) for row in found[0]], found[1]
 
     async def _page_of_key(
         self, conditions: DeliveryFilter, *, before_id: int | None, limit: int
@@ -109,8 +116,15 @@ class Deliveries:
     @use_case(READERS)
     async def get(self, caller: Caller, delivery_id: int) -> Described:
         """The delivery with its explanation; raises NotFound."""
-        row = await self._visible(caller, delivery_id)
-        delivery = row.delivery
+        row = self._as_of_now(await self._visible(caller, delivery_id))
+        delivery, waits_for = row.delivery, None
+        if row.order_key and row.status is Status.PENDING:
+            ordered = await self._views.in_order(delivery.id)
+            if ordered is not None:
+                delivery, waits_for = ordered
+        superseded_by = ""
+        if row.superseded_by:
+            superseded_by = await self._views.event_key(row.superseded_by)
         attempts = await self._views.attempts(delivery.id)
         endpoint = await self._views.endpoint(delivery.endpoint_id)
         subscription = await self._views.subscription(delivery.subscription_id)
@@ -128,17 +142,49 @@ class Deliveries:
             schedule=schedule,
             rules=self._engine.rules_of(delivery.tenant),
             rated=self._engine.is_rated(subscription),
+            waits_for=waits_for,
+            superseded_by=superseded_by,
             cause=_last_cause(attempts),
             causes=await self._open_causes(row),
+            paused_since=None if subscription is None else subscription.paused_since,
+            retention_ms=self._engine.retention_of(delivery.tenant),
         )
-        ahead = remaining(delivery, schedule) if row.status is Status.PENDING else ()
+        health = None if endpoint is None else endpoint.health
+        is_pending, is_paused = row.status is Status.PENDING, facts.paused_since is not None
+        cannot = why_not_now(delivery, endpoint, in_flight=facts.in_flight, is_paused=is_paused)
         return Described(
             row=row,
             explanation=explain(facts, now=self._now()),
             attempts=attempts,
-            ahead=tuple(ahead),
+            ahead=ahead(delivery, schedule, health, is_paused=is_paused)
+            if is_pending and not delivery.order_seq
+            else (),
+            may_try=is_pending and delivery.due_at > self._now() and not cannot,
+            waits_for=waits_for,
+            superseded_by=superseded_by,
             endpoint=endpoint,
             subscription=subscription,
+        )
+
+    @use_case(READERS)
+    async def sent_request(self, caller: Caller, delivery_id: int, number: int) -> SentRequest:
+        """The request of an attempt as it was sent; raises NotFound or Gone."""
+        row = await self._visible(caller, delivery_id)
+        attempts = await self._views.attempts(delivery_id)
+        attempt = next((it for it in attempts if it.number == number), None)
+        if attempt is None:
+            raise NotFound(f"The delivery has no attempt {number}.")
+        tenant = row.delivery.tenant
+        event = await self._views.event(row.event_key, tenant=tenant)
+        if event is None:
+            raise Gone
+        endpoint = await self._views.endpoint(attempt.endpoint_id)
+        return sent_request(
+            attempt,
+            event.event,
+            await self._views.subscription(attempt.subscription_id),
+            url=row.url if endpoint is None else endpoint.url,
+            tenant_signer=self._engine.signer_of(tenant),
         )
 
     @use_case(MANAGERS, changes=True)
@@ -152,6 +198,31 @@ class Deliveries:
         return await self._engine.replay(old.id)
 
     @use_case(MANAGERS, changes=True)
+    async def try_now(self, caller: Caller, delivery_id: int) -> Delivery:
+        """Has a pending delivery tried now: it is its next retry, made early.
+
+        Raises NotFound, AlreadyFinished, or Conflict if nothing is sent to its endpoint.
+        """
+        row = await self._visible(caller, delivery_id)
+        if row.status is not Status.PENDING:
+            raise AlreadyFinished
+        endpoint = await self._views.endpoint(row.delivery.endpoint_id)
+        subscription = await self._views.subscription(row.delivery.subscription_id)
+        delivery = self._as_of_now(row).delivery
+        ordered = await self._views.in_order(delivery_id) if row.order_key else None
+        if ordered is not None:
+            delivery = replace(delivery, order_seq=ordered[0].order_seq)
+        reason = why_not_now(
+            delivery,
+            endpoint,
+            in_flight=self._engine.in_flight(delivery_id, row.delivery.endpoint_id),
+            is_paused=subscription is not None and subscription.paused_since is not None,
+        )
+        if reason:
+            raise Conflict(reason)
+        return await self._engine.try_now(row.delivery)
+
+    @use_case(MANAGERS, changes=True)
     async def cancel(self, caller: Caller, delivery_id: int) -> Delivery:
         """Cancels a pending delivery; raises NotFound or AlreadyFinished."""
         await self._visible(caller, delivery_id)
@@ -159,9 +230,22 @@ class Deliveries:
 
     @use_case(MANAGERS, changes=True)
     async def cancel_some(
-        self, caller: Caller, conditions: DeliveryFilter, *, limit: int
+        self,
+        caller: Caller,
+        conditions: DeliveryFilter,
+        *,
+        as_of: int,
+        limit: int,
+        typed: str | None = None,
     ) -> tuple[int, bool]:
-        """Cancels at most ``limit`` matching deliveries: how many, and whether more may match."""
+        """Cancels at most ``limit`` matching deliveries: how many, and whether more may match.
+
+        Deliveries accepted after ``as_of`` were not counted and stay. ``typed`` is what the person
+        typed before the first step; more than 1,000 are cancelled only if it is their number.
+        """
+        conditions = counted_by(conditions, as_of=as_of)
+        if typed is not None:
+            check_typed(await self.count_pending(caller, conditions), typed)
         conditions = replace(await self._scoped(caller, conditions), status=Status.PENDING)
         rows, after = await self._views.deliveries(conditions, before_id=None, limit=limit)
         cancelled = 0
@@ -174,20 +258,12 @@ class Deliveries:
         return cancelled, bool(rows) or after is not None
 
     @use_case(MANAGERS)
-    async def count_pending(self, caller: Caller, conditions: DeliveryFilter, *, limit: int) -> int:
-        """The number of matching pending deliveries; counting stops above ``limit``."""
+    async def count_pending(self, caller: Caller, conditions: DeliveryFilter) -> Counted:
+        """The matching pending deliveries, by tenant and cause."""
         if conditions.status not in {None, Status.PENDING}:
-            return 0
+            return Counted(0, exact=True)
         conditions = replace(await self._scoped(caller, conditions), status=Status.PENDING)
-        count, before = 0, None
-        while count <= limit:
-            rows, before = await self._views.deliveries(
-                conditions, before_id=before, limit=PAGE_MAX
-            )
-            count += len(rows)
-            if before is None:
-                break
-        return count
+        return await self._views.pending_groups(conditions, limit=COUNT_MAX)
 
     @use_case(READERS)
     async def recent_attempts(
@@ -223,6 +299,13 @@ class Deliveries:
         ]
         return RecentAttempts(attempts, seen.last, seen.missed)
 
+    def _as_of_now(self, row: DeliveryRow) -> DeliveryRow:
+        """A pending delivery with the times that the pauses of its subscription have moved."""
+        if row.status is not Status.PENDING:
+            return row
+        moved = self._engine.as_of_now(row.delivery)
+        return row if moved is row.delivery else replace(row, delivery=moved)
+
     async def _open_causes(self, row: DeliveryRow) -> list[Cause]:
         endpoint_id = row.delivery.endpoint_id
         if row.status is not Status.PENDING:
@@ -241,6 +324,12 @@ class Deliveries:
             tenant=caller.scope(conditions.tenant),
             endpoint_id=await visible_endpoint_id(self._views, caller, conditions.endpoint_id),
         )
+
+
+def counted_by(conditions: DeliveryFilter, *, as_of: int) -> DeliveryFilter:
+    """The conditions for deliveries that had been accepted by then."""
+    until = as_of + 1 if conditions.until is None else min(conditions.until, as_of + 1)
+    return replace(conditions, until=until)
 
 
 def _is_of(attempt: Attempt, failure: str) -> bool:

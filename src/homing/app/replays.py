@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec.structs import replace
 
 from homing.app.access import MANAGERS, READERS, Caller, use_case
@@ -11,6 +13,8 @@ from homing.engine.engine import Engine
 from homing.errors import FieldProblem, Invalid, NotFound
 from homing.model import Endpoint, Status
 from homing.policy.admission import DEFAULT_TENANT
+from homing.policy.backfill import PER_SECOND, check_start, check_subscription
+from homing.policy.bulk import Counted, check_typed
 from homing.ports import ReplayFilter, ReplayJob, ViewStore
 from homing.ports.views import HOUR_MS
 
@@ -21,8 +25,10 @@ ONLY_FINISHED = "must not be pending: only finished deliveries are replayed"
 class Replays:
     """Replays of many deliveries, as stored jobs."""
 
-    def __init__(self, engine: Engine, views: ViewStore, quotas: Quotas) -> None:
-        self._engine, self._views, self._quotas = engine, views, quotas
+    def __init__(
+        self, engine: Engine, views: ViewStore, quotas: Quotas, now: Callable[[], int]
+    ) -> None:
+        self._engine, self._views, self._quotas, self._now = engine, views, quotas, now
 
     def dropped(self, endpoint: Endpoint, *, since: int, as_of: int) -> ReplayFilter:
         """What an endpoint dropped since then, also what was accepted before.
@@ -42,19 +48,71 @@ class Replays:
     @use_case(MANAGERS)
     async def count(
         self, caller: Caller, conditions: ReplayFilter, *, event: str | None = None
-    ) -> tuple[int, bool]:
-        """How many deliveries a job would replay, and whether that is exact; raises Forbidden."""
-        return await self._engine.count_replay(await self._scoped(caller, conditions, event))
+    ) -> Counted:
+        """The deliveries that a job would replay, by status, tenant and cause; raises Forbidden."""
+        return await self._engine.replay_groups(await self._scoped(caller, conditions, event))
 
     @use_case(MANAGERS, changes=True)
     async def start(
-        self, caller: Caller, conditions: ReplayFilter, *, event: str | None = None
+        self,
+        caller: Caller,
+        conditions: ReplayFilter,
+        *,
+        event: str | None = None,
+        typed: str | None = None,
     ) -> ReplayJob:
-        """Starts a job; raises Forbidden or TooMany."""
+        """Starts a job; raises Forbidden, TooMany or Invalid.
+
+        If a person starts it, ``typed`` is what they typed; more than 1,000 deliveries are replayed
+        only if it is their number.
+        """
         conditions = await self._scoped(caller, conditions, event)
+        if typed is not None:
+            check_typed(await self._engine.replay_groups(conditions), typed)
         if conditions.tenant is not None:
             await self._quotas.check_pending(conditions.tenant)
         return await self._engine.start_replay(conditions)
+
+    @use_case(MANAGERS)
+    async def count_past(
+        self, caller: Caller, subscription_id: int, *, since: int
+    ) -> tuple[int, bool]:
+        """How many past events a backfill would deliver, and whether that is exact.
+
+        Raises NotFound, Conflict, or Invalid if ``since`` is before the retention.
+        """
+        conditions = await self._past(caller, subscription_id, since=since, per_second=PER_SECOND)
+        return await self._engine.count_past(conditions)
+
+    @use_case(MANAGERS, changes=True)
+    async def backfill(
+        self, caller: Caller, subscription_id: int, *, since: int, per_second: int = PER_SECOND
+    ) -> ReplayJob:
+        """Starts a job that delivers past events to a subscription which has none of them.
+
+        Raises NotFound, Conflict (one is running, or it gets no events), Invalid or TooMany.
+        """
+        conditions = await self._past(caller, subscription_id, since=since, per_second=per_second)
+        assert conditions.tenant is not None
+        await self._quotas.check_pending(conditions.tenant)
+        return await self._engine.start_backfill(conditions)
+
+    async def _past(
+        self, caller: Caller, subscription_id: int, *, since: int, per_second: int
+    ) -> ReplayFilter:
+        found = await self._views.subscription(subscription_id)
+        if found is None or found.deleted_at is not None or not caller.sees(found.tenant):
+            raise NotFound("There is no such subscription.")
+        check_subscription(found)
+        retention_ms = self._engine.retention_of(found.tenant)
+        check_start(since, per_second=per_second, retention_ms=retention_ms, now=self._now())
+        return ReplayFilter(
+            tenant=found.tenant,
+            subscription_id=found.id,
+            since=since,
+            backfill=True,
+            per_second=per_second,
+        )
 
     @use_case(READERS)
     async def get(self, caller: Caller, job_id: int) -> ReplayJob:

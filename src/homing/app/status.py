@@ -46,6 +46,8 @@ class Condition(Struct, frozen=True):
     clock: ClockState
     store_ok: bool = True
     draining: bool = False
+    lost_commits: int = 0  # losses that no operator has confirmed
+    holding: bool = False  # publishes are refused because of them
 
 
 class SystemView(Struct, frozen=True):
@@ -97,7 +99,8 @@ class Status:
         """Whether there is a sender outage, a stepped clock, a failed commit or a shutdown."""
         pulse = self._engine.pulse()
         draining = pulse.draining or self._is_draining()
-        return Condition(pulse.outage, pulse.clock, pulse.store_ok, draining)
+        losses, holding = len(pulse.commit_losses), self._engine.losses.holding
+        return Condition(pulse.outage, pulse.clock, pulse.store_ok, draining, losses, holding)
 
     @use_case(ADMINS)
     async def system(self, _caller: Caller) -> SystemView:

@@ -149,6 +149,19 @@ class Subscriptions:
         return await self._engine.verify(subscription_id)
 
     @use_case(MANAGERS, changes=True)
+    async def pause(self, caller: Caller, subscription_id: int) -> Subscription:
+        """Lets the deliveries of a subscription wait until it is resumed; no attempt starts
+        afterwards. Raises NotFound, or Conflict if nothing is sent. A paused one stays paused."""
+        await self._visible(caller, subscription_id)
+        return await self._engine.pause(subscription_id)
+
+    @use_case(MANAGERS, changes=True)
+    async def resume(self, caller: Caller, subscription_id: int) -> Subscription:
+        """Ends a pause: due times and windows have moved by its length. Raises NotFound."""
+        await self._visible(caller, subscription_id)
+        return await self._engine.resume(subscription_id)
+
+    @use_case(MANAGERS, changes=True)
     async def test(self, caller: Caller, subscription_id: int) -> Attempt:
         """Sends a test event now, in any state of the endpoint, whose health is not affected."""
         await self._visible(caller, subscription_id)

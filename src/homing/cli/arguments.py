@@ -79,6 +79,7 @@ class Status(StrEnum):
     DELIVERED = "delivered"
     DROPPED = "dropped"
     CANCELLED = "cancelled"
+    SUPERSEDED = "superseded"
 
 
 class Reason(StrEnum):

@@ -131,6 +131,15 @@ def show(delivery: DeliveryArgument, *, remote: Remote, tenant: TenantFlag = Non
     )
 
 
+@app.command("try")
+@remote_command
+def try_now(delivery: DeliveryArgument, *, remote: Remote, tenant: TenantFlag = None) -> None:
+    """Make the next retry of a pending delivery now."""
+    remote.show(
+        lambda client: client.try_delivery(delivery_id(client, delivery, tenant)), view_delivery
+    )
+
+
 @app.command()
 @remote_command
 def cancel(delivery: DeliveryArgument, *, remote: Remote, tenant: TenantFlag = None) -> None:

@@ -21,6 +21,7 @@ from homing.cli import (
     find,
     keys,
     local,
+    lost_commits,
     migrate,
     move,
     notices,
@@ -71,14 +72,18 @@ app.command(short_help="Delete a subscription.")(subscriptions.unsubscribe)
 app.command(short_help="List subscriptions.")(subscriptions.subscriptions)
 app.command(short_help="List the readers of a subscription.")(pull.readers)
 app.command(short_help="Ask a receiver whether it owns its URL.")(subscriptions.verify)
+app.command(short_help="Let the deliveries of a subscription wait.")(subscriptions.pause)
+app.command(short_help="End a pause.")(subscriptions.resume)
 app.add_typer(filters.app, short_help="Try or change filters, or see why not.")
 app.command(short_help="Sign with a new secret.")(subscriptions.rotate_secret)
+app.add_typer(lost_commits.app, short_help="What a failover of the database has lost.")
 app.add_typer(signing_keys.app, short_help="Show or rotate Ed25519 keys.")
 app.add_typer(endpoints.app, short_help="List, show, enable or freeze URLs.")
 app.command(short_help="List why URLs fail, and since when.")(causes.causes)
 app.add_typer(deliveries.app, short_help="List, show or cancel deliveries.")
 app.command(short_help="Find anything by an id, URL, type or value.")(find.find)
 app.command(short_help="Replay finished deliveries.")(replay.replay)
+app.command(short_help="Deliver past events to a subscription.")(replay.backfill)
 app.command(short_help="Erase events or a tenant for good.")(erase.erase)
 app.add_typer(notices.app, short_help="Choose who is told of failing URLs.")
 app.add_typer(keys.app, short_help="Create, list or revoke API keys.")

@@ -42,6 +42,7 @@ class NoticeKind(StrEnum):
     GONE = "gone"
     OUTAGE = "outage"
     OUTAGE_OVER = "outage_over"
+    COMMITS_LOST = "commits_lost"
 
 
 TargetArgument = Annotated[

@@ -40,6 +40,7 @@ STYLES = {
     "pending": "yellow",
     "dropped": "red",
     "cancelled": "dim",
+    "superseded": "dim",
     "failed": "red",
     "sender_error": "magenta",
     "retry": "yellow",

@@ -36,6 +36,12 @@ def publish(
     ] = None,
     tenant: OwnerFlag = None,
     time: Annotated[str | None, typer.Option("--time", help="RFC 3339; default: now.")] = None,
+    event_key: Annotated[
+        str | None,
+        typer.Option(
+            "--event-key", help="The object that it is about; subscriptions may have order by it."
+        ),
+    ] = None,
     file: Annotated[
         str | None,
         typer.Option("--file", help="Many events, one JSON object per line; - is standard input."),
@@ -45,15 +51,17 @@ def publish(
     if (event_type is None) == (file is None):
         raise Usage("Give either a TYPE with its DATA, or --file with many events.")
     if file is not None:
-        if event_id or tenant or time:
-            raise Usage("With --file each line has its own id, tenant and time.")
+        if event_id or tenant or time or event_key:
+            raise Usage("With --file each line has its own id, tenant, time and key.")
         events = _events(file)
         _publish_file(remote, events)
         return
     assert event_type is not None
     content = _data(data)
     remote.show(
-        lambda client: client.publish(event_type, content, id=event_id, tenant=tenant, time=time),
+        lambda client: client.publish(
+            event_type, content, id=event_id, tenant=tenant, time=time, key=event_key
+        ),
         _view,
     )
 

@@ -113,6 +113,31 @@ def _view_verified(out: Console, one: Subscription) -> None:
 
 
 @remote_command
+def pause(subscription: SubscriptionArgument, *, remote: Remote) -> None:
+    """Pause a subscription: its deliveries wait, and their windows do not run, until it is resumed.
+
+    Events are accepted as before. Nothing is dropped before the retention ends.
+    """
+    remote.show(lambda client: client.pause_subscription(subscription), _view_paused)
+
+
+@remote_command
+def resume(subscription: SubscriptionArgument, *, remote: Remote) -> None:
+    """End the pause of a subscription: due times and windows have moved by its length."""
+    remote.show(lambda client: client.resume_subscription(subscription), _view_paused)
+
+
+def _view_paused(out: Console, one: Subscription) -> None:
+    if one.paused_since is None:
+        out.print(f"Resumed: the deliveries of {plain(one.id)} are sent.")
+        return
+    out.print(
+        f"Paused: the deliveries of {plain(one.id)} wait since {plain(one.paused_since)}. "
+        f"`homing resume {plain(one.id)}` ends the pause."
+    )
+
+
+@remote_command
 def unsubscribe(subscription: SubscriptionArgument, *, remote: Remote) -> None:
     """Delete a subscription: no attempt starts afterwards, pending deliveries are cancelled."""
     remote.do(
@@ -141,6 +166,8 @@ def _row(one: Subscription) -> tuple[object, ...]:
         active = coloured("cancelled", text="no (410)")
     elif one.unverified:
         active = coloured("cancelled", text="unverified")
+    elif one.active and one.paused_since is not None:
+        active = coloured("pending", text="paused")
     return (
         one.id,
         one.tenant,

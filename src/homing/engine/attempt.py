@@ -28,7 +28,7 @@ from homing.model import (
 )
 from homing.policy.authentication import authorization_lines
 from homing.policy.certificates import identity_of
-from homing.policy.cloudevents import binary_headers
+from homing.policy.cloudevents import binary_headers, key_line
 from homing.policy.formats import body_writer
 from homing.policy.oauth import credentials_of
 from homing.policy.reach import REFUSED_SINCE, settings_changed
@@ -112,6 +112,27 @@ class LastBody:
 class RequestTemplate:
     """Writes the requests of one subscription."""
 
+    __slots__ = (
+        "_credentials",
+        "_deadline_ms",
+        "_form",
+        "_in_headers",
+        "_last_body",
+        "_lines",
+        "_masked",
+        "_own",
+        "_signer",
+        "_signer_of",
+        "_signers",
+        "_target",
+        "_tenant",
+        "_tenant_signs",
+        "_tls",
+        "_trace_share",
+        "_write_body",
+        "version",
+    )
+
     def __init__(
         self,
         subscription: Subscription,
@@ -141,12 +162,10 @@ class RequestTemplate:
             only = self._signers[0]
         self._signer = only[0] if only[1] is None else None  # Outside of a rotation there is one.
         self._credentials = credentials_of(subscription.tenant, subscription, self._tls)
-        line, masked_line = authorization_lines(subscription)
-        own, masked = [line], [masked_line]
+        self._own, self._masked = authorization_lines(subscription)
         for name, value in subscription.headers:
-            own.append(name.encode() + b": " + value.encode() + b"\r\n")
-            masked.append(name.encode() + b": " + _MASKED + b"\r\n")
-        self._own, self._masked = b"".join(own), b"".join(masked)
+            self._own += name.encode() + b": " + value.encode() + b"\r\n"
+            self._masked += name.encode() + b": " + _MASKED + b"\r\n"
 
     def write(self, work: Work, *, number: int, now: int, wall: int) -> tuple[Request, bytes]:
         """The request of attempt ``number``, and the short form of its header lines for the log.
@@ -176,6 +195,9 @@ class RequestTemplate:
         if self._in_headers:
             attributes = binary_headers(event)
             block, others = block + attributes, attributes + others
+        if event.order_key:
+            line = key_line(event)
+            block, others = block + line, line + others
         if event.trace or self._trace_share is not None:
             trace = header_line(event, delivery.id, number, share=self._trace_share)
             block, others = block + trace, trace + others

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from homing.model import SigningKeys, Subscription
+from homing.model import Order, SigningKeys, Subscription
 from homing.policy.admission import EventDraft
 from homing.policy.match import Index
 from homing.policy.signature import TenantSigner
@@ -27,6 +27,8 @@ from homing.policy.wants import (
 from homing.ports import AdminStore
 from homing.ports.erasures import ErasedTenants
 
+GAP_MAX = 1 << 20  # A larger step of the version means that changes were lost: read everything.
+
 
 class Catalog:
     """All subscriptions that are not deleted, as of ``version``."""
@@ -38,7 +40,12 @@ class Catalog:
         self.with_certificate: dict[int, Subscription] = {}  # those with a client certificate
         self.get = self._by_id.get  # a subscription by its id; None if it is deleted
         self._at_endpoint: Counter[int] = Counter()  # number of subscriptions by endpoint
+        self._paused_at: dict[int, frozenset[int]] = {}  # paused subscriptions by endpoint
+        self.paused: dict[int, Subscription] = {}  # by id
+        # Called for an endpoint with paused subscriptions, and when the last of them is resumed.
+        self.on_paused: Callable[[Subscription], None] = lambda _subscription: None
         self.pulled: set[int] = set()  # subscriptions without a URL: their events are read
+        self.ordered: set[int] = set()  # subscriptions with an order by key
         self._twins: dict[int, int] = {}  # subscription → the one that sends its old version
         self._wants: dict[str, TenantWants] = {}  # by tenant: only subscriptions with conditions
         self._changed: dict[str, int] = {}  # by tenant: the version of its last change
@@ -64,6 +71,14 @@ class Catalog:
     def is_alone_at(self, endpoint_id: int) -> bool:
         """Whether at most one subscription has this endpoint."""
         return self._at_endpoint[endpoint_id] <= 1
+
+    def paused_at(self, endpoint_id: int) -> frozenset[int]:
+        """The subscriptions of an endpoint that their owners have paused."""
+        return self._paused_at.get(endpoint_id, frozenset())
+
+    def all_paused_at(self, endpoint_id: int) -> bool:
+        """Whether an endpoint has subscriptions, and all of them are paused."""
+        return 0 < self._at_endpoint[endpoint_id] <= len(self.paused_at(endpoint_id))
 
     def signing_keys(self, tenant: str) -> SigningKeys:
         """The signing keys of a tenant; of version 0 if it has none."""
@@ -131,6 +146,9 @@ class Catalog:
     async def _refresh(self) -> None:
         # The version is read first: a change in between is then read twice instead of missed.
         version = await self._admin.catalog_version()
+        if not self.version <= version < self.version + GAP_MAX:
+            await self._reload(version)
+            return
         erased = None
         if version != self.version:  # The first target, or erasure, raises it from 0.
             self.has_notice_targets = await self._admin.has_notice_targets()
@@ -147,6 +165,30 @@ class Catalog:
                 self._signers[keys.tenant] = TenantSigner(keys.keys)
         self.version = version
 
+    async def _reload(self, version: int) -> None:
+        """Read everything again: the store has lost changes that are known here.
+
+        Nothing is forgotten before all of it is read: an unknown subscription counts as deleted.
+        The version is the store's own, which a publish compares, not the highest of a subscription.
+        """
+        has_targets = await self._admin.has_notice_targets()
+        erased = await self._admin.erased_tenants(0)
+        subscriptions = await self._admin.subscriptions_since(0)
+        keys = await self._admin.signing_keys_since(0)
+        there = {it.id for it in subscriptions}
+        for known in [it for it in self._by_id.values() if it.id not in there]:
+            self._put(replace(known, deleted_at=known.updated_at))
+        self.has_notice_targets, self.knows_erased_ids = has_targets, erased.ids
+        for subscription in subscriptions:
+            self._put(subscription)
+        self._forget_erased(erased)
+        self._signing_keys.clear()
+        self._signers.clear()
+        for one in keys:
+            self._signing_keys[one.tenant] = one
+            self._signers[one.tenant] = TenantSigner(one.keys)
+        self.version = version
+
     def _put(self, subscription: Subscription) -> None:
         """Add, replace or remove a subscription."""
         self._index.remove(subscription.id)
@@ -156,6 +198,7 @@ class Catalog:
             subscription.version, self.changed(subscription.tenant)
         )
         self.pulled.discard(subscription.id)
+        self.ordered.discard(subscription.id)
         before = self._by_id.pop(subscription.id, None)
         self.with_certificate.pop(subscription.id, None)
         if before is not None:
@@ -166,10 +209,33 @@ class Catalog:
             self._by_id[subscription.id] = subscription
             if not subscription.endpoint_id:
                 self.pulled.add(subscription.id)
+            if subscription.order is not Order.NONE:
+                self.ordered.add(subscription.id)
             if subscription.client_certificate is not None:
                 self.with_certificate[subscription.id] = subscription
             self._at_endpoint[subscription.endpoint_id] += 1
             self._index.add(subscription)
+        self._note_pauses(before, subscription)
+
+    def _note_pauses(self, before: Subscription | None, after: Subscription) -> None:
+        """Note whether a subscription is paused, and report where that matters."""
+        is_paused = after.deleted_at is None and after.paused_since is not None
+        if is_paused:
+            self.paused[after.id] = after
+        else:
+            self.paused.pop(after.id, None)
+        was_at = None if before is None else before.endpoint_id
+        touched = [it for it in (before, after) if it is not None and it.endpoint_id]
+        if not is_paused and all(it.endpoint_id not in self._paused_at for it in touched):
+            return
+        if was_at is not None and after.id in self.paused_at(was_at):
+            left = self._paused_at.pop(was_at) - {after.id}
+            if left:
+                self._paused_at[was_at] = left
+        if is_paused and after.endpoint_id:
+            self._paused_at[after.endpoint_id] = self.paused_at(after.endpoint_id) | {after.id}
+        for it in touched:
+            self.on_paused(it)
 
     def _forget_erased(self, erased: ErasedTenants) -> None:
         """Remove the subscriptions of tenants that are erased, and report whose data was erased."""

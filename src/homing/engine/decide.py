@@ -23,6 +23,7 @@ from homing.model import (
     Failure,
     Finished,
     Lane,
+    Order,
     Outcome,
     Reason,
     State,
@@ -30,7 +31,7 @@ from homing.model import (
     Subscription,
     Transition,
 )
-from homing.policy import causes, health, receiver, retry
+from homing.policy import causes, health, pause, receiver, retry
 from homing.policy.notices import Notice
 from homing.policy.outcome import wants_hold
 from homing.policy.reach import settings_changed
@@ -71,7 +72,7 @@ class Misrouted(Struct, frozen=True, gc=False):
 
 
 class Deferred(Struct, frozen=True, gc=False):
-    """A delivery that waits for a rate: it gets a later due time, and no retry is spent."""
+    """A delivery that waits for a rate, or whose times a pause has moved; no retry is spent."""
 
     delivery: Delivery
     due_at: int
@@ -113,6 +114,7 @@ class Decision:
         self._successes: defaultdict[int, list[int]] = defaultdict(list)
         self._failures: dict[int, dict[CauseKey, causes.Failures]] = {}  # by endpoint
         self._recovered: dict[int, int] = {}
+        self.latest: list[int] = []  # waiting deliveries that a newer event of their key supersedes
         self.guarded: set[int] = set()  # endpoints that the guard newly admits or refuses
         # Active subscriptions whose receiver says that they are gone, with the attempt.
         self.gone: dict[int, CompletedAttempt] = {}
@@ -125,10 +127,10 @@ class Decision:
                 case CompletedAttempt():
                     self._attempt(item)
                 case Terminated():
-                    if item.reason is Reason.EXPIRED and not self._was_held(item.delivery):
-                        self._wait(item.delivery)
+                    if self._has_lost_subscription(item):
+                        misrouted[item.delivery.id] = item.delivery
                     else:
-                        self._end(item.delivery, item.status, item.reason, self._now)
+                        self._terminate(item)
                 case Misrouted():
                     misrouted[item.delivery.id] = item.delivery
                 case Deferred():
@@ -154,6 +156,7 @@ class Decision:
             failures=tuple(it for keys in self._failures.values() for it in keys.values()),
             recovered=tuple(self._recovered.items()),
             guarded=tuple(sorted(self.guarded)),
+            latest=tuple(self.latest),
         )
 
     # --- one attempt -------------------------------------------------------------------------
@@ -180,9 +183,10 @@ class Decision:
             self._failed(attempt, self._endpoints[endpoint.id])
         else:
             probe = attempt.lane is Lane.PROBE
-            row = retry.after_sender_error(attempt.work.delivery, now=now, probe=probe)
+            delivery = self._as_of(attempt.work.delivery, now)
+            row = retry.after_sender_error(delivery, now=now, probe=probe)
             self._log(attempt, Decided.WAIT, row)
-            self._wait(row)
+            self._wait(row, attempted=True)
             if attempt.response.failure is Failure.FORBIDDEN_ADDRESS and settings_changed(
                 endpoint.guard_passed, self._options.guard
             ):  # Otherwise a million waiting deliveries would be refused again every minute.
@@ -190,7 +194,8 @@ class Decision:
                 self._guarded(replace(endpoint, guard_refused_at=now, hold_until=hold_until))
 
     def _failed(self, attempt: CompletedAttempt, endpoint: Endpoint) -> None:
-        delivery, now = attempt.work.delivery, attempt.finished_at
+        now = attempt.finished_at
+        delivery = self._as_of(attempt.work.delivery, now)
         subscription = self._catalog.get(delivery.subscription_id)
         schedule = self._options.schedule_of(subscription, tenant=delivery.tenant)
         hold_at, row = None, None
@@ -218,7 +223,7 @@ class Decision:
             ended = replace(delivery, attempts=attempt.number)
             self._end(ended, *ending, now)
         else:
-            self._wait(row)
+            self._wait(row, attempted=True)
         endpoint = self._endpoints[endpoint.id]  # ``_end`` may have changed its count of drops.
         if hold_at is not None:
             endpoint = replace(endpoint, hold_until=max(hold_at, endpoint.hold_until))
@@ -314,20 +319,56 @@ class Decision:
             if delivery.id not in decided:
                 self._wait(delivery)
 
-    def _was_held(self, delivery: Delivery) -> bool:
-        """Whether a delivery was held back until its window ended, by its endpoint's new state."""
+    def _as_of(self, delivery: Delivery, at: int) -> Delivery:
+        """The row with its times as the pauses of its subscription until then have moved them."""
+        subscription = self._catalog.get(delivery.subscription_id)
+        if subscription is None or subscription.pauses is None:
+            return delivery
+        return pause.as_of(delivery, subscription.pauses, at)
+
+    def _has_lost_subscription(self, item: Terminated) -> bool:
+        """Whether its window seems to have ended, and nobody can say whether it was paused."""
+        known = self._catalog.get(item.delivery.subscription_id)
+        return item.reason is Reason.EXPIRED and known is None
+
+    def _terminate(self, item: Terminated) -> None:
+        delivery = self._as_of(item.delivery, self._now)
+        if item.reason is Reason.EXPIRED and not self._is_expired(delivery):
+            self._wait(delivery)
+        else:
+            self._end(delivery, item.status, item.reason, self._now)
+
+    def _is_expired(self, delivery: Delivery) -> bool:
+        """Whether a delivery was held back until its window ended, by its endpoint's new state.
+
+        While its subscription is paused no window ends; only the retention does.
+        """
+        subscription = self._catalog.get(delivery.subscription_id)
+        pauses = None if subscription is None else subscription.pauses
+        if subscription is not None and pauses is not None:
+            if pauses.since is not None:
+                retention_ms = self._options.retention_of(delivery.tenant)
+                return pause.is_over_age(
+                    delivery, subscription, retention_ms=retention_ms, now=self._now
+                )
+            if delivery.expires_at > self._now:
+                return False
         endpoint = self._endpoints[delivery.endpoint_id]
         state = endpoint.health
-        held = state.state is not State.ENABLED or bool(endpoint.guard_refused_at)
-        return held or retry.held_past_window(delivery, enabled_since=state.enabled_since)
+        if state.state is not State.ENABLED or endpoint.guard_refused_at:
+            return True
+        at_enable = pause.as_of(delivery, pauses, state.enabled_since)
+        return retry.held_past_window(at_enable, enabled_since=state.enabled_since)
 
-    def _wait(self, row: Delivery) -> None:
+    def _wait(self, row: Delivery, *, attempted: bool = False) -> None:
         """Keep a delivery pending, at the present endpoint of its subscription, or cancel it."""
+        if row.order_seq:
+            return  # It is blocked, and was only searched: its row stays as it is.
         subscription = self._catalog.get(row.subscription_id)
         if subscription is None:
             self._end(row, Status.CANCELLED, Reason.SUBSCRIPTION_DELETED, self._now)
             return
-        if subscription.receiver and receiver.is_over(subscription, row.accepted_at):
+        if subscription.receiver and receiver.is_over(subscription, row.id):
             self._end(row, Status.CANCELLED, Reason.GONE, self._now)
             return
         if subscription.endpoint_id != row.endpoint_id:
@@ -337,6 +378,8 @@ class Decision:
                 bucket=self._fan_out.bucket(subscription),
             )
         self.waiting.append(row)
+        if attempted and row.order_key and subscription.order is Order.LATEST:
+            self.latest.append(row.id)
 
     def _end(
         self, delivery: Delivery, status: Status, reason: Reason | None, finished_at: int

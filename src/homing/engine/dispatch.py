@@ -23,6 +23,7 @@ from homing.engine.attempt import CompletedAttempt, RequestTemplates, refused
 from homing.engine.capacity import Capacity
 from homing.engine.core import Core
 from homing.engine.decide import Deferred, Item, Misrouted, Report, Terminated
+from homing.engine.latest import NewestFirst, Starting
 from homing.engine.load import Loader
 from homing.engine.pace import RateLimits
 from homing.engine.queue import LANES, EndpointQueue, QueueTotals, within_reach
@@ -31,15 +32,18 @@ from homing.model import (
     Endpoint,
     Failure,
     Lane,
+    Order,
     Outcome,
     Phases,
     Reason,
     Status,
     Subscription,
     Work,
+    bucket_of,
     show_id,
 )
 from homing.policy.outcome import judge
+from homing.policy.pause import as_of, waits
 from homing.policy.receiver import GONE, is_over
 from homing.policy.slots import TRUSTED
 from homing.ports import EndpointStart, Response
@@ -51,6 +55,7 @@ START_COST = (1, 4, 4)  # by rank: only a trusted endpoint is likely to have an 
 # Python 3.11 looks up a member of an enum slowly, so the hot path uses these.
 _FRESH, _PROBE, _DELIVERED = Lane.FRESH, Lane.PROBE, Outcome.DELIVERED
 _FORBIDDEN = Failure.FORBIDDEN_ADDRESS
+_NO_ORDER, _LATEST = Order.NONE, Order.LATEST
 
 
 class Settled(Struct, frozen=True, gc=False):
@@ -91,6 +96,7 @@ class Dispatcher:
             signer_of=core.catalog.signer_of,
             trace_share=None if core.tracing is None else core.tracing.share,
         )
+        self._newest_first = NewestFirst(core, send=self._send_newest, give_back=self._give_back)
         self.paused = False  # the store cannot settle: nothing new starts
         self.draining = False
         self._heap: list[tuple[int, int, EndpointQueue]] = []
@@ -107,6 +113,7 @@ class Dispatcher:
         # Set by outage detection: an endpoint was read from the store, or went to another process.
         self.on_added: Callable[[EndpointQueue], None] = lambda _: None
         self.on_gone: Callable[[int], None] = lambda _: None
+        core.catalog.on_paused = self.pauses_changed
 
     @property
     def ready_count(self) -> int:
@@ -119,7 +126,7 @@ class Dispatcher:
         """Add an endpoint as the store has it, or bring its queue up to date."""
         queue = self.queues.get(start.endpoint.id)
         if queue is None and not self._mine[start.endpoint.bucket]:
-            self._ownership.notify_owner(start.endpoint.bucket, start.endpoint.id)
+            self._ownership.notify_owner(start.endpoint.bucket, start.endpoint.id, 0)
             return
         if queue is None:
             rules = self._options.rules_of(start.endpoint.tenant)
@@ -129,8 +136,11 @@ class Dispatcher:
             again = start.endpoint.health.enabled_since != since
             self.update_endpoint(start.endpoint, enabled=again)
         # Otherwise the row in memory is the newer one.
+        queue.read_again(None)
         if start.first:
             queue.note_in_store(more_fresh=True, next_due=start.endpoint.created_at)
+        elif start.oldest_id is not None and start.next_due is None:  # All are blocked.
+            queue.note_blocked(0)
         queue.note_in_store(next_due=start.next_due)
         self.reschedule(queue)
 
@@ -154,6 +164,8 @@ class Dispatcher:
     def _add(self, endpoint: Endpoint) -> EndpointQueue:
         fair = bool(self._options.fair_by_of(endpoint.tenant))
         queue = self.queues[endpoint.id] = EndpointQueue(endpoint, self.totals, fair=fair)
+        if self._catalog.paused:
+            self._note_pauses(queue)
         self.on_added(queue)
         return queue
 
@@ -162,16 +174,39 @@ class Dispatcher:
         if queue is not None:
             queue.forgotten()
 
+    def pauses_changed(self, subscription: Subscription) -> None:
+        """Act on a subscription that was paused or resumed, or joined or left such an endpoint."""
+        queue = self.queues.get(subscription.endpoint_id)
+        if queue is not None:
+            self._note_pauses(queue)
+            self.reschedule(queue)
+        elif (
+            subscription.url
+            and self._mine[bucket_of(subscription.tenant, subscription.url)]
+            and not self._catalog.all_paused_at(subscription.endpoint_id)
+        ):
+            self.reload_endpoint(subscription.endpoint_id)  # Its deliveries may be due.
+
+    def _note_pauses(self, queue: EndpointQueue) -> None:
+        endpoint_id = queue.endpoint.id
+        queue.set_paused(
+            self._catalog.paused_at(endpoint_id),
+            everything=self._catalog.all_paused_at(endpoint_id),
+            now=self._clock.now(),
+        )
+
     # --- deliveries that come in, move or go -------------------------------------------------
 
     def accept(self, works: Iterable[Work]) -> None:
         """Queue deliveries that were just committed, as far as there is memory for them."""
         touched: dict[EndpointQueue, None] = {}
         mine, queues, capacity = self._mine, self.queues, self.capacity
+        paused = self._catalog.paused  # Their owners find the rows when they are resumed.
         for work in works:
             delivery = work.delivery
             if not mine[delivery.bucket]:
-                self._ownership.notify_owner(delivery.bucket, delivery.endpoint_id)
+                if delivery.subscription_id not in paused:
+                    self._notify_owner(delivery)
                 continue
             queue = queues.get(delivery.endpoint_id)
             if queue is None:
@@ -192,23 +227,59 @@ class Dispatcher:
                 self._turns[_FRESH].add(queue.endpoint.tenant, queue, queue.rank)
                 self._pump_soon()
 
+    def blocked(self, deliveries: Iterable[Delivery]) -> None:
+        """Note that the store has deliveries that wait for others of their key.
+
+        They are read when they are unblocked; until then an endpoint that is not enabled searches
+        for those whose window has ended.
+        """
+        for delivery in deliveries:
+            queue = self.queues.get(delivery.endpoint_id)
+            if queue is not None and self._mine[delivery.bucket]:
+                queue.note_blocked(delivery.expires_at)
+                if not queue.enabled:
+                    self.reschedule(queue)
+
     def left_in_store(self, delivery: Delivery) -> None:
         """Note that the store has a delivery that is not in memory."""
         queue = self.queues.get(delivery.endpoint_id)
         if not self._mine[delivery.bucket]:
-            self._ownership.notify_owner(delivery.bucket, delivery.endpoint_id)
+            self._notify_owner(delivery)
         elif queue is None:
             self.reload_endpoint(delivery.endpoint_id)
         else:
             queue.left_in_store(delivery)
+            if delivery.is_first and delivery.subscription_id not in queue.paused:
+                queue.put_back()  # Those that are queued may have been accepted after it.
             self.reschedule(queue)
 
+    def _notify_owner(self, delivery: Delivery) -> None:
+        self._ownership.notify_owner(delivery.bucket, delivery.endpoint_id, delivery.due_at)
+
+    def read_now(self) -> None:
+        """Read at once what could not be read: the store works again."""
+        self._loader.try_now()
+
+    @property
+    def superseded(self) -> int:
+        """Deliveries that newer ones have replaced before an attempt."""
+        return self._newest_first.superseded
+
+    def is_in_flight(self, delivery_id: int, endpoint_id: int) -> bool:
+        queue = self.queues.get(endpoint_id)
+        return queue is not None and delivery_id in queue.in_flight
+
     def check_store(self, endpoint_id: int) -> None:
-        """Read the store for this endpoint: it may have deliveries that are not known here."""
+        """Read the store for this endpoint: it may have deliveries that are not known here.
+
+        Those that are queued are read again, too: they may have been accepted after them.
+        """
         queue = self.queues.get(endpoint_id)
         if queue is None:
             self.reload_endpoint(endpoint_id)
             return
+        queue.put_back()
+        queue.read_again(None)
         queue.note_in_store(more_fresh=True, next_due=self._clock.now(), expires_at=0)
         self.reschedule(queue)
 
@@ -228,8 +299,8 @@ class Dispatcher:
 
     # --- changes by other processes ----------------------------------------------------------
 
-    def published_elsewhere(self, endpoint_id: int) -> None:
-        """Note that another process has published for this endpoint.
+    def published_elsewhere(self, endpoint_id: int, due_at: int | None = None) -> None:
+        """Note that another process has published for this endpoint; the first was due then.
 
         The rows are not read while the endpoint is disabled, frozen or held.
         """
@@ -238,6 +309,7 @@ class Dispatcher:
             self.reload_endpoint(endpoint_id)
             return
         now = self._clock.now()
+        queue.read_again(due_at)
         expires_at = now + self._options.window_min_ms
         queue.note_in_store(more_fresh=True, next_due=now, expires_at=expires_at)
         self.reschedule(queue)
@@ -247,6 +319,7 @@ class Dispatcher:
         queue = self.queues.get(endpoint_id)
         if queue is not None:
             queue.put_back()
+            queue.read_again(None)
             self.reschedule(queue)
             self.reload_endpoint(endpoint_id)
 
@@ -376,21 +449,34 @@ class Dispatcher:
         work = queue.take(lane)
         delivery = work.delivery
         subscription = self._catalog.get(delivery.subscription_id)
+        if subscription is not None and subscription.pauses is not None:
+            work = replace(work, delivery=as_of(delivery, subscription.pauses, now))
+            delivery = work.delivery
         if (
             subscription is None
             or subscription.endpoint_id != queue.endpoint.id
-            or (subscription.receiver and is_over(subscription, delivery.accepted_at))
+            or (subscription.receiver and is_over(subscription, delivery.id))
         ):
             queue.claim(delivery.id, lane)
             self.on_unsendable(Misrouted(delivery, self._ownership.epochs[delivery.bucket]))
+        elif subscription.pauses is not None and waits(delivery, subscription, now=now):
+            self._wait_after_pause(queue, delivery, lane, subscription)
         elif (
             delivery.expires_at <= now
-            and (queue.held_too_long(delivery, now) or queue.endpoint.guard_refused_at)
+            and (
+                queue.held_too_long(delivery, subscription.pauses, now)
+                or queue.endpoint.guard_refused_at
+            )
             and self.may_expire(now)
         ):
             queue.claim(delivery.id, lane)
             epoch = self._ownership.epochs[delivery.bucket]
             self.on_unsendable(Terminated(delivery, Status.DROPPED, Reason.EXPIRED, epoch))
+        elif delivery.order_key and now < self._ordered_from(delivery, subscription):
+            queue.claim(delivery.id, lane)
+            ordered_from = self._ownership.ordered_from(delivery.bucket)
+            epoch = self._ownership.epochs[delivery.bucket]
+            self.on_unsendable(Deferred(delivery, ordered_from, epoch))
         elif (subscription.rate_per_second or self._rates.host_rate) and (
             pace := self._rates.take(subscription, queue, lane, now)
         ) is not None:
@@ -398,13 +484,50 @@ class Dispatcher:
                 self.on_unsendable(later)
         else:
             self._turns[lane].take(delivery.tenant, rank)
-            self.send(queue, work, lane, subscription, now, rank)
+            self._send_or_newest(queue, work, lane, subscription, now, rank)
+        self._started(queue, lane, now)
+
+    def _started(self, queue: EndpointQueue, lane: Lane, now: int) -> None:
+        """Bring the lanes and the loader up to date after a delivery was taken off a lane."""
         if not queue.ready(lane, now):
             self._turns[lane].discard(queue)
             if queue.in_store:
                 self.reschedule(queue)
         if self._loader.postponed:
             self._loader.again(queue)
+
+    def _ordered_from(self, delivery: Delivery, subscription: Subscription) -> int:
+        """When a delivery with a key may be attempted: not beside a former owner's request."""
+        if subscription.order is _NO_ORDER:
+            return 0
+        return self._ownership.ordered_from(delivery.bucket)
+
+    def _send_or_newest(
+        self,
+        queue: EndpointQueue,
+        work: Work,
+        lane: Lane,
+        subscription: Subscription,
+        now: int,
+        rank: int,
+    ) -> None:
+        """Send a delivery; where only the newest of its key is wanted, ask the store for it."""
+        if work.delivery.order_key and subscription.order is _LATEST:
+            queue.begin_attempt(work.delivery.id, lane)
+            self.capacity.begin_attempt()
+            canary = self.capacity.outage
+            self._newest_first.add(Starting(queue, work, lane, subscription, rank, canary))
+        else:
+            self.send(queue, work, lane, subscription, now, rank)
+
+    def _wait_after_pause(
+        self, queue: EndpointQueue, delivery: Delivery, lane: Lane, subscription: Subscription
+    ) -> None:
+        """Give a delivery the time to which a pause has moved it; in a pause its row stays."""
+        if subscription.paused_since is None:
+            queue.claim(delivery.id, lane)
+            epoch = self._ownership.epochs[delivery.bucket]
+            self.on_unsendable(Deferred(delivery, delivery.due_at, epoch))
 
     def send(
         self,
@@ -416,10 +539,64 @@ class Dispatcher:
         rank: int = TRUSTED,
     ) -> None:
         """Make one attempt and give it to ``on_completed``; ``rank`` is that of its slot."""
+        queue.begin_attempt(work.delivery.id, lane)
+        self.capacity.begin_attempt()
+        self._transmit(queue, work, lane, subscription, now, rank)
+
+    def _send_newest(self, it: Starting, work: Work) -> None:
+        """Send the newest delivery of a key, unless its attempt must not start any more."""
+        queue, older, newest, now = it.queue, it.work.delivery, work.delivery, self._clock.now()
+        if newest.id != older.id:
+            if newest.id in queue.in_flight:  # A load has read it meanwhile, and it was started.
+                self._free_unsent(it)
+                return
+            queue.swap(older.id, newest.id, it.lane)
+            it = replace(it, work=work)
+        endpoint = queue.endpoint
+        if (
+            self.queues.get(endpoint.id) is not queue
+            or queue.closed
+            or newest.endpoint_id != endpoint.id
+            or not queue.enabled
+            or now < endpoint.hold_until
+            or queue.slots_taken[it.lane] > queue.ramp.slots  # A failure has made them fewer.
+            or self.paused
+            or self.draining
+            or (self.capacity.outage and not it.canary)
+            or now >= self._ownership.good_until
+            or self._catalog.get(it.subscription.id) is not it.subscription
+        ):
+            self._give_back(it)
+        else:
+            self._transmit(queue, work, it.lane, it.subscription, now, it.rank)
+
+    def _give_back(self, it: Starting) -> None:
+        """Free the slot of an attempt that was not sent; its delivery waits in the store."""
+        delivery = it.work.delivery
+        self._free_unsent(it)
+        if self.queues.get(it.queue.endpoint.id) is it.queue and not it.queue.closed:
+            self.check_store(it.queue.endpoint.id)
+        if delivery.endpoint_id != it.queue.endpoint.id:
+            self.left_in_store(delivery)
+
+    def _free_unsent(self, it: Starting) -> None:
+        delivery = it.work.delivery
+        it.queue.abandon(delivery.id, it.lane)
+        self.capacity.end_attempts(1)
+        self._turns[it.lane].give(delivery.tenant, it.rank)
+        self._pump_soon()
+
+    def _transmit(
+        self,
+        queue: EndpointQueue,
+        work: Work,
+        lane: Lane,
+        subscription: Subscription,
+        now: int,
+        rank: int,
+    ) -> None:
         delivery = work.delivery
         number = delivery.attempts + 1
-        queue.begin_attempt(delivery.id, lane)
-        self.capacity.begin_attempt()
         endpoint_id, epoch = queue.endpoint.id, self._ownership.epochs[queue.endpoint.bucket]
         lines = b""
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from homing.engine.audit import AuditKeeper, AuditParts
 from homing.engine.catalog import Catalog
 from homing.engine.certificates import CertificateWatch
+from homing.engine.commit_losses import CommitLosses
 from homing.engine.core import Core
 from homing.engine.decide import Report
 from homing.engine.dispatch import Dispatcher
@@ -42,10 +43,13 @@ from homing.engine.settle import Settler
 from homing.engine.tracing import Tracing
 from homing.model import Attempt, Delivery, Endpoint, Ids, Lane, SigningKeys, Subscription
 from homing.policy.admission import EventDraft, SubscriptionDraft
+from homing.policy.bulk import Counted
+from homing.policy.commit_loss import CommitLoss
 from homing.policy.health import HealthRules
+from homing.policy.pause import as_of
 from homing.policy.payload_fields import PayloadFields
 from homing.policy.retry import Schedule
-from homing.policy.signature import PublicKey
+from homing.policy.signature import PublicKey, TenantSigner
 from homing.ports import (
     AdminStore,
     Clock,
@@ -92,6 +96,7 @@ class Pulse(Struct, frozen=True):
     silent_since: int | None = None  # the start of a commit that has no reply for five seconds
     outage: OutageView = OutageView()  # while it is confirmed, only canaries are sent
     clock: ClockState = ClockState()
+    commit_losses: tuple[CommitLoss, ...] = ()  # that no operator has confirmed, newest first
 
 
 class NoticeParts(Struct, frozen=True):
@@ -135,6 +140,7 @@ class Engine:
         self.pulls = PullWaiters(pull)
         self._publisher.on_pulled = self.pulls.wake
         self._publisher.on_accepted = dispatcher.accept
+        self._publisher.on_blocked = dispatcher.blocked
         self._publisher.on_commit = self._committed
         self._publisher.on_unconfirmed = dispatcher.check_store
         settler.on_accepted, settler.accepting = dispatcher.accept, self._publisher.accepting
@@ -147,9 +153,15 @@ class Engine:
         self._notice_sender: NoticeSender | None = None
         if notices is not None:
             self._use(notices)
+        name = "" if fleet is None else fleet.me.name
+        self.losses = losses = CommitLosses(core, process=name, started_at=core.clock.now())
+        self._publisher.check_losses = losses.check
+        if self._notice_sender is not None:
+            losses.on_notice = self._notice_sender.outage_changed
         self._fleet: Fleet | None = None
         if fleet is not None:
-            self._fleet = Fleet(core, dispatcher, settler, fleet)
+            self._fleet = Fleet(core, dispatcher, settler, losses, fleet)
+            self._publisher.on_behind = self._fleet.behind
             self._fleet.on_gained = self._fleet.on_tidy = self._tidy
             self._fleet.topics["replays"] = self._fleet.topics["erasures"] = self._tidy
 
@@ -217,6 +229,7 @@ class Engine:
 
     async def _recover(self) -> None:
         await self._core.catalog.refresh()
+        await self.losses.read()
         if self._fleet is not None:
             self._maintenance.start()
             await self._fleet.start()
@@ -247,6 +260,8 @@ class Engine:
 
         self._dispatcher.forget_erased(tenant)
         self._settler.recent.forget(may_be)
+        if catalog.ordered:  # Keys may wait for deliveries that were erased.
+            self._maintenance.run_cleanup_jobs()
 
     @property
     def fleet(self) -> Fleet | None:
@@ -323,6 +338,14 @@ class Engine:
         if self._notice_sender is not None:
             self._notice_sender.wake()
         return self._dispatcher.next_at
+
+    def _finished(self) -> dict[str, int]:
+        """Finished deliveries per status; publishes and starts of attempts supersede, too."""
+        finished = dict(self._settler.finished)
+        superseded = self._publisher.superseded + self._dispatcher.superseded
+        if superseded:
+            finished["superseded"] = finished.get("superseded", 0) + superseded
+        return finished
 
     def _outage_ended(self) -> None:
         self._dispatcher.pump()
@@ -401,6 +424,14 @@ class Engine:
         """Ask the receiver now to prove that it owns the URL."""
         return await self._operator.verify(subscription_id)
 
+    async def pause(self, subscription_id: int) -> Subscription:
+        """Let the deliveries of a subscription wait until it is resumed."""
+        return await self._operator.pause(subscription_id)
+
+    async def resume(self, subscription_id: int) -> Subscription:
+        """End the pause of a subscription."""
+        return await self._operator.resume(subscription_id)
+
     async def test_send(self, subscription_id: int) -> Attempt:
         """Make one signed attempt now, in every state; it is logged and counts for nothing."""
         return await self._operator.test_send(subscription_id)
@@ -414,8 +445,16 @@ class Engine:
     async def cancel(self, delivery_id: int) -> Delivery:
         return await self._operator.cancel(delivery_id)
 
+    async def try_now(self, delivery: Delivery) -> Delivery:
+        """Make the next attempt of a pending delivery, as it is stored, when a slot is free."""
+        return await self._operator.try_now(delivery)
+
     async def replay(self, delivery_id: int) -> Delivery:
         return await self._replayer.replay(delivery_id)
+
+    async def replay_groups(self, conditions: ReplayFilter) -> Counted:
+        """The deliveries that a job would replay, by status, tenant and cause."""
+        return await self._replayer.groups(conditions)
 
     async def count_replay(self, conditions: ReplayFilter) -> tuple[int, bool]:
         """How many deliveries a bulk replay would take, and whether the number is exact."""
@@ -423,6 +462,13 @@ class Engine:
 
     async def start_replay(self, conditions: ReplayFilter) -> ReplayJob:
         return await self._replayer.start(conditions)
+
+    async def count_past(self, conditions: ReplayFilter) -> tuple[int, bool]:
+        """How many past events a backfill would deliver, and whether the number is exact."""
+        return await self._replayer.count_past(conditions)
+
+    async def start_backfill(self, conditions: ReplayFilter) -> ReplayJob:
+        return await self._replayer.start_backfill(conditions)
 
     async def cancel_replay(self, job_id: int) -> ReplayJob:
         return await self._replayer.cancel(job_id)
@@ -446,6 +492,10 @@ class Engine:
         signer, now = self._core.catalog.signer_of(tenant), self._clock.now()
         keys = () if signer is None else signer.public_keys
         return tuple(it for it in keys if it.until is None or now < it.until)
+
+    def signer_of(self, tenant: str) -> TenantSigner | None:
+        """Signs with the Ed25519 keys of a tenant; None if it has none."""
+        return self._core.catalog.signer_of(tenant)
 
     def schedule_of(self, subscription: Subscription | None, *, tenant: str) -> Schedule:
         return self._options.schedule_of(subscription, tenant=tenant)
@@ -471,6 +521,12 @@ class Engine:
         """Whether the deliveries of a subscription have a rate limit: its own, or that of hosts."""
         own = subscription.rate_per_second if subscription is not None else None
         return bool(own or self._options.host_rate_per_second)
+
+    def as_of_now(self, delivery: Delivery) -> Delivery:
+        """A pending row with its times as the pauses of its subscription have moved them."""
+        subscription = self._core.catalog.get(delivery.subscription_id)
+        pauses = None if subscription is None else subscription.pauses
+        return delivery if pauses is None else as_of(delivery, pauses, self._clock.now())
 
     def outage(self) -> OutageView:
         return self._outage.view()
@@ -505,7 +561,7 @@ class Engine:
             endpoints={state.value: count for state, count in totals.states.items()},
             published=self._publisher.published,
             accepted=self._publisher.accepted + self._replayer.accepted,
-            finished=dict(self._settler.finished),
+            finished=self._finished(),
             attempts=dict(self._settler.attempts),
             commits={"publish": self._publisher.commits, "settle": self._settler.commits},
             memory_bytes=capacity.memory.bytes,
@@ -516,4 +572,5 @@ class Engine:
             },
             outage=self.outage(),
             clock=self._clock.state(),
+            commit_losses=self.losses.unconfirmed,
         )

@@ -11,6 +11,7 @@ removes the rows, and on SQLite empties the write-ahead log. A job that was inte
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import structlog
 
@@ -27,6 +28,7 @@ EVENTS_MAX = 10_000  # erased before a response
 RUNNING_MAX = 1_000  # that are read at a time
 CLOCKS_MS = 5_000  # how far the clocks of two processes may differ
 STEP_WAIT_S = 0.01  # between two steps, for the work of others
+AGAIN_MAX_MS = 60_000  # between two tries of what cannot be removed yet
 
 
 class Eraser:
@@ -37,7 +39,7 @@ class Eraser:
         self._ids, self._options, self._ownership = core.ids, core.options, core.ownership
         self._hashes: ErasedIds = core.options.erased_ids
         self._task: asyncio.Task[None] | None = None
-        self._asked = False  # ``take_up`` was called since the jobs were last read
+        self._asked = asyncio.Event()  # ``take_up`` was called since the jobs were last read
 
     async def erase_event(self, tenant: str, key: str) -> Erasure:
         """Erase an event; raises NotFound. If it is erased already, returns that erasure."""
@@ -124,34 +126,45 @@ class Eraser:
 
     def take_up(self) -> None:
         """Begin, or continue, the jobs of erasures, without waiting for them."""
-        self._asked = True
+        self._asked.set()
         if self._ownership.is_maintenance_leader and self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
         try:
+            tries = 0
             while self._ownership.is_maintenance_leader:
-                self._asked = False  # Before the read: a request during it is not lost.
+                self._asked.clear()  # Before the read: a request during it is not lost.
                 try:
                     left = await self._run_all()
+                    tries = tries + 1 if left else 0
                 except HomingError as error:
                     log.warning("an erasure waits for the store", error=str(error))
-                    left = True
+                    left, tries = True, 1
                 if left:
-                    await asyncio.sleep(AGAIN_MS / 1000)
-                elif not self._asked:
+                    await self._wait_ms(min(AGAIN_MS << min(tries - 1, 10), AGAIN_MAX_MS))
+                elif not self._asked.is_set():
                     return
         finally:
             self._task = None
+
+    async def _wait_ms(self, ms: int) -> None:
+        """Wait so long, at most a second if something was erased meanwhile."""
+        await asyncio.sleep(AGAIN_MS / 1000)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout((ms - AGAIN_MS) / 1000):
+                await self._asked.wait()
 
     async def _run_all(self) -> bool:
         """Remove what the erasures have left; True if some of it has to be tried again."""
         running = await self._admin.running_erasures(limit=RUNNING_MAX)
         if not running:
             return False
+        removed = list(running)
         for erasure in running:
             if erasure.kind is ErasureKind.TENANT:
-                await self._remove_tenant(erasure)
+                if not await self._remove_tenant(erasure):
+                    removed.remove(erasure)
             elif not erasure.version:  # Its process has ended, or is still at work.
                 more = await self._erase_some(erasure)
                 await self._admin.hide_erased(erasure.id, more=more)
@@ -161,12 +174,16 @@ class Eraser:
         if not await self._admin.empty_log():
             return True
         now = self._clock.now()
-        for erasure in running:
+        for erasure in removed:
             await self._admin.finish_erasure(erasure.id, now=now)
             log.info("an erasure is finished", erasure=show_id("era", erasure.id))
-        return False
+        return len(removed) < len(running)
 
-    async def _remove_tenant(self, erasure: Erasure) -> None:
+    async def _remove_tenant(self, erasure: Erasure) -> bool:
+        """Remove what a tenant has; False if some of it cannot be removed yet.
+
+        An endpoint stays as long as a delivery of an event that is not erased is pending there.
+        """
         after_key: str | None = ""
         while after_key is not None:
             events, after_key = await self._admin.erasable(
@@ -174,9 +191,10 @@ class Eraser:
             )
             while events:
                 del events[: await self._erase_step(erasure, events)]
-        done = False
-        while not done:
-            done = await self._admin.erase_rest_of_tenant(erasure, limit=self._options.step_rows)
+        while True:
+            step = await self._admin.erase_rest_of_tenant(erasure, limit=self._options.step_rows)
+            if step.done or not step.touched:
+                return step.done
             await asyncio.sleep(STEP_WAIT_S)
 
     def stop(self) -> None:

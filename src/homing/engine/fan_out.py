@@ -10,10 +10,11 @@ from msgspec.structs import replace
 
 from homing.engine.catalog import Catalog
 from homing.engine.options import EngineOptions
-from homing.model import Delivery, Event, Ids, Subscription, bucket_of, show_id
+from homing.model import Delivery, Event, Ids, Order, Subscription, bucket_of, show_id
 from homing.policy.admission import EventDraft
+from homing.policy.order import longest_wait_ms
 from homing.policy.retry import window_end
-from homing.ports import NewEvent
+from homing.ports import Latest, NewEvent
 
 
 @lru_cache(maxsize=16)
@@ -32,6 +33,14 @@ class _Route(Struct, frozen=True, gc=False):
     version: int
     bucket: int
     window_ms: int
+
+
+def _keyed(delivery: Delivery, subscription: Subscription, key: str) -> Delivery:
+    """The delivery of an event with a key; where it is the newest, it may wait for quiet."""
+    if subscription.order is Order.LATEST and subscription.quiet_ms:
+        due_at = delivery.due_at + subscription.quiet_ms
+        return replace(delivery, order_key=key, due_at=due_at)
+    return replace(delivery, order_key=key)
 
 
 class FanOut:
@@ -70,15 +79,36 @@ class FanOut:
             matches = [it for it in matches if it.endpoint_id] if pulled else matches
         number, tenant, kind, data = self._ids.take(now), draft.tenant, draft.type, draft.data
         key, time = draft.key or show_id("evt", number), draft.time or rfc3339(wall)
-        event = Event(number, tenant, key, kind, time, now, data, draft.trace, draft.context)
+        about = draft.order_key or ""
+        event = Event(number, tenant, key, kind, time, now, data, draft.trace, draft.context, about)
         deliveries = tuple([self._delivery(event, match, now) for match in matches])
+        ordered: tuple[int, ...] = ()
+        latest: tuple[Latest, ...] = ()
+        if about and deliveries:
+            pairs = [
+                (_keyed(it, match, about), match)
+                for it, match in zip(deliveries, matches, strict=True)
+            ]
+            deliveries = tuple([it for it, _ in pairs])
+            ordered = tuple([it.id for it, match in pairs if match.order is not Order.NONE])
+            latest = tuple(
+                [
+                    Latest(it.id, match.quiet_ms or 0, longest_wait_ms(match))
+                    for it, match in pairs
+                    if match.order is Order.LATEST
+                ]
+            )
         if self._is_fair and deliveries:
             part = self._options.fair_by_of(tenant).part(data)
             deliveries = tuple([replace(it, fair_part=part) for it in deliveries])
         if draft.key is None or not self._catalog.knows_erased_ids:
-            return NewEvent(event, draft.time or "", deliveries, fields, (), pulled)
+            return NewEvent(
+                event, draft.time or "", deliveries, fields, (), pulled, ordered, latest
+            )
         erased = self._options.erased_ids.of(tenant, key)
-        return NewEvent(event, draft.time or "", deliveries, fields, erased, pulled)
+        return NewEvent(
+            event, draft.time or "", deliveries, fields, erased, pulled, ordered, latest
+        )
 
     def _delivery(self, event: Event, subscription: Subscription, now: int) -> Delivery:
         number = self._ids.take(now)

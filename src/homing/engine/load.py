@@ -23,7 +23,7 @@ from homing.ports import Clock, DueAsk, DueRows, EndpointStart, FlowStore
 
 log = structlog.get_logger("homing.load")
 
-LOAD_MAX = 64  # endpoints in one statement: a publish may have to wait for it
+LOAD_MAX = 256  # endpoints in one statement: a publish may have to wait for it, 5 ms or so
 ROWS_MAX = 512  # in one statement, approximately
 ROWS_MIN = 16
 NEW_MAX = 1_000  # rows for one endpoint
@@ -47,6 +47,8 @@ class _Asked:
             fresh=fresh + here + len(queue.fresh) if fresh and queue.more_fresh else 0,
             retry=retry + here + len(queue.retry) + queue.paced if retry else 0,
             after_part=queue.after_part,
+            paused=queue.paused,
+            seen=queue.seen,
         )
 
 
@@ -71,6 +73,7 @@ class Loader:
         self.reading: set[int] = set()  # endpoints that are being read: the result may be outdated
         self._row_bytes = 64 * 1024  # of event data, until some have been seen
         self._paused = False
+        self._timer: asyncio.TimerHandle | None = None  # a read that failed is tried again
         self._task: asyncio.Task[None] | None = None
 
     def endpoint(self, endpoint_id: int) -> None:
@@ -127,13 +130,19 @@ class Loader:
                 error=str(error),
                 exc_info=_bug(error),
             )
-            asyncio.get_running_loop().call_later(AGAIN_MS / 1000, self._again)
+            self._timer = asyncio.get_running_loop().call_later(AGAIN_MS / 1000, self._again)
         else:
             self._task = None
 
     def _again(self) -> None:
-        self._task = None
+        self._task = self._timer = None
         self.go()
+
+    def try_now(self) -> None:
+        """Read what could not be read: the store works again."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._again()
 
     async def _load_endpoints(self) -> None:
         ids = list(islice(self._unknown, LOAD_MAX))
@@ -171,14 +180,20 @@ class Loader:
                 # Rows have moved, or the endpoint was enabled, which changes the lanes of rows.
                 self._as_it_was(it)
                 continue
+            if it.ask.paused:
+                queue.read_up_to(result.seen)
             queue.note_in_store(  # A lane that was not asked for keeps its notes.
                 more_fresh=it.more_fresh if it.ask.fresh == 0 else result.more_fresh,
                 next_due=it.next_due if it.ask.retry == 0 else result.next_due,
             )
             fresh, later = _new(result.fresh, known, it.fresh)
             queue.note_in_store(more_fresh=bool(later))
+            if later and it.ask.paused:
+                queue.read_again(later[0].delivery.due_at)
             retry, later = _new(result.retry, known, it.retry)
             queue.note_in_store(next_due=later[0].delivery.due_at if later else None)
+            if later and it.ask.paused:
+                queue.read_again(later[0].delivery.due_at)
             queue.loaded(fresh, retry, now=self._clock.now())
             self._reschedule(queue)
             self.again(queue)
@@ -195,13 +210,14 @@ class Loader:
                 if at_once and not self._capacity.goes_at_once(queue, lane):
                     self.postponed.setdefault(queue.endpoint.tenant, {})[lane, queue] = None
                     continue
-                here = len(queue.in_flight)  # These are read again, so ask for as many new ones.
-                limit = dict.fromkeys(LANES, max(2 * queue.ramp.slots, min(here, NEW_MAX)))
                 if at_once:
-                    limit = {it: queue.gap(it) if it in lanes else 0 for it in LANES}
+                    fresh, retry = (queue.gap(it) if it in lanes else 0 for it in LANES)
+                else:  # Those in flight are read again, so ask for as many new ones.
+                    here = min(len(queue.in_flight), NEW_MAX)
+                    fresh = retry = max(2 * queue.ramp.slots, here)
                 half = (left + 1) // 2  # for each lane
-                asked.append(_Asked(queue, *(min(limit[it], half) for it in LANES)))
-                left -= asked[-1].fresh + asked[-1].retry
+                asked.append(_Asked(queue, min(fresh, half), min(retry, half)))
+                left -= asked[-1].ask.fresh + asked[-1].ask.retry
                 queue.begin_load()
         return asked
 
@@ -211,7 +227,9 @@ class Loader:
 
     def _next(self, lanes: tuple[Lane, ...]) -> tuple[Lane, EndpointQueue] | None:
         """Take the next queue that wants rows: lanes take turns, then tenants, then endpoints."""
-        for lane in sorted(lanes, key=lambda it: it is self._last_lane):
+        if len(lanes) > 1 and lanes[0] is self._last_lane:
+            lanes = lanes[::-1]
+        for lane in lanes:
             queue = self._wanting[lane].next()
             if queue is not None:
                 self._wanting[lane].discard(queue.endpoint.tenant, queue)
@@ -234,5 +252,7 @@ def _bug(error: Exception) -> bool:
 
 def _new(works: Sequence[Work], known: set[int], limit: int) -> tuple[list[Work], list[Work]]:
     """The rows that are not in memory yet: the wanted ones, and those that stay in the store."""
+    if not works:
+        return [], []
     new = [work for work in works if work.delivery.id not in known]
     return new[:limit], new[limit:]

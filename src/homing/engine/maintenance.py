@@ -21,7 +21,8 @@ from homing.engine.options import HOUR_MS
 from homing.engine.queue import EndpointQueue
 from homing.engine.settle import Settler
 from homing.errors import HomingError, StaleCatalog, Unavailable
-from homing.model import Reason, Status, id_floor, id_time
+from homing.model import Lane, Reason, Status, Subscription, bucket_of, id_floor, id_time
+from homing.policy.pause import is_over_age
 from homing.policy.turns import Turns
 from homing.ports import CleanupJob
 
@@ -123,6 +124,7 @@ class Maintenance:
         self._tasks: set[asyncio.Task[None]] = set()
         self._cleanup_jobs: asyncio.Task[None] | None = None
         self.every_hour: Callable[[], Awaitable[None]]  # set by the engine
+        self._keys_wait = False  # a delivery with a key was cancelled
         self._asked = False  # ``run_cleanup_jobs`` was called since the jobs were last read
 
     # --- expiry ------------------------------------------------------------------------------
@@ -200,8 +202,11 @@ class Maintenance:
         soonest = now + SEARCH_AGAIN_MS if next_at is None else next_at
         page = _Page()
         for row in rows:
+            if row.subscription_id in queue.paused:
+                continue  # Its window does not run.
             if queue.claim_expired(row.id):
                 page.waiting += 1
+                # If a pause has moved its window, it gets the new times and stays pending.
                 dropped, why = Status.DROPPED, Reason.EXPIRED
                 self._settler.add(Terminated(row, dropped, why, epoch, page.written_one))
             else:
@@ -209,10 +214,53 @@ class Maintenance:
         await page.written()  # The next page is read only then: its size bounds the memory.
         return last, soonest
 
+    async def _drop_paused(self) -> None:
+        """Drop what paused subscriptions hold past the retention, every hour."""
+        while True:
+            await asyncio.sleep(RETENTION_EVERY_MS / 1000)
+            for subscription in tuple(self._catalog.paused.values()):
+                try:
+                    await self._drop_paused_of(subscription)
+                except HomingError as error:
+                    log.warning("paused deliveries could not be read", error=str(error))
+
+    async def _drop_paused_of(self, subscription: Subscription) -> None:
+        bucket = bucket_of(subscription.tenant, subscription.url)
+        retention_ms, after_id = self._options.retention_of(subscription.tenant), 0
+        while subscription.url and self._ownership.mine[bucket]:
+            now, epoch = self._clock.now(), self._ownership.epochs[bucket]
+            if not self.may_expire(now):
+                return
+            queue = self._dispatcher.queues.get(subscription.endpoint_id)
+            in_flight = set() if queue is None else set(queue.in_flight)
+            async with self._places.one(subscription.tenant):
+                rows = await self._flow.older(
+                    subscription.endpoint_id,
+                    bucket=bucket,
+                    after_id=after_id,
+                    before_id=id_floor(now - retention_ms + 1),
+                    limit=self._options.step_rows,
+                )
+                page = _Page()
+                for row in rows:
+                    if row.subscription_id != subscription.id or row.id in in_flight:
+                        continue
+                    if is_over_age(row, subscription, retention_ms=retention_ms, now=now):
+                        page.waiting += 1
+                        dropped, why = Status.DROPPED, Reason.EXPIRED
+                        if queue is not None:
+                            queue.claim(row.id, Lane.RETRY)
+                        self._settler.add(Terminated(row, dropped, why, epoch, page.written_one))
+                await page.written()
+            if len(rows) < self._options.step_rows:
+                return
+            after_id = rows[-1].id
+
     # --- retention ---------------------------------------------------------------------------
 
     def start(self) -> None:
         self._spawn(self._keep_retention())
+        self._spawn(self._drop_paused())
         self.run_cleanup_jobs()
 
     async def _keep_retention(self) -> None:
@@ -239,6 +287,15 @@ class Maintenance:
                         now=now, before=before, limit=self._options.step_rows
                     )
                     folding = step >= self._options.step_rows
+                expiring = bool(self._catalog.ordered)
+                while expiring:
+                    step = await self._flow.expire_blocked(
+                        before=before,
+                        now=now,
+                        limit=self._options.step_rows,
+                        epoch=self._ownership.fence(0),
+                    )
+                    expiring = step >= self._options.step_rows
                 if removed:
                     log.info("history past retention removed", rows=removed)
             except HomingError as error:
@@ -267,9 +324,13 @@ class Maintenance:
 
     # --- cleanup jobs -----------------------------------------------------------------------
 
-    def run_cleanup_jobs(self) -> asyncio.Task[None]:
-        """Begin, or continue, the cleanup jobs that changes have left behind."""
+    def run_cleanup_jobs(self, *, keys_wait: bool = False) -> asyncio.Task[None]:
+        """Begin, or continue, the cleanup jobs that changes have left behind.
+
+        ``keys_wait``: a delivery with a key was cancelled.
+        """
         self._asked = True
+        self._keys_wait = self._keys_wait or keys_wait
         if self._cleanup_jobs is None or self._cleanup_jobs.done():
             self._cleanup_jobs = self._spawn(self._run_cleanup_jobs())
         return self._cleanup_jobs
@@ -285,13 +346,40 @@ class Maintenance:
                 cleanup_jobs = [it for it in await self._admin.cleanup_jobs() if mine[it.bucket]]
                 for cleanup_job in cleanup_jobs:
                     await self._step(cleanup_job)
-                if not cleanup_jobs and not self._asked:
+                released = 0
+                if self._catalog.ordered or self._keys_wait:
+                    self._keys_wait = False
+                    released = await self._release_keys()
+                if not cleanup_jobs and not released and not self._asked:
                     return
             except StaleCatalog:
                 continue
             except HomingError as error:
                 log.warning("a cleanup job waits for the store", error=str(error))
                 await asyncio.sleep(AGAIN_MS / 1000)
+
+    async def _release_keys(self) -> int:
+        """Unblock keys whose delivery was cancelled or erased; returns how many.
+
+        One that is in flight is left to its settle.
+        """
+        found = await self._admin.key_releases(limit=self._options.step_rows)
+        if not found:
+            return 0
+        async with self._settler.lock:
+            ownership, now = self._ownership, self._clock.now()
+            here = [
+                it
+                for it in found
+                if ownership.mine[it.bucket]
+                and now >= ownership.ordered_from(it.bucket)
+                and not self._dispatcher.is_in_flight(it.delivery_id, it.endpoint_id)
+            ]
+            if here:
+                fences = ownership.fences(it.bucket for it in here)
+                for delivery in await self._admin.release_keys(here, now=now, fences=fences):
+                    self._dispatcher.left_in_store(delivery)
+        return len(here)
 
     async def _step(self, cleanup_job: CleanupJob) -> None:
         """Run one step, under the lock: settling moves deliveries that are in flight by itself."""

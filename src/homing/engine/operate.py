@@ -47,7 +47,7 @@ from homing.model import (
     bucket_of,
     show_id,
 )
-from homing.policy import health, verification
+from homing.policy import health, pause, verification
 from homing.policy.admission import SubscriptionDraft
 from homing.policy.notices import Notice
 from homing.policy.outcome import judge
@@ -61,6 +61,10 @@ from homing.ports import NewEvent, Response
 
 CHANGES_MAX = 20  # attempts at a change that another change overtakes each time
 OTHER_URL = "The subscription has another URL by now: verify it again."
+NOTHING_TO_PAUSE = (
+    "This subscription has no URL, so nothing is sent that could be paused: its events wait until "
+    "its readers read them."
+)
 UNVERIFIED = "The receiver has not proved that it owns the URL: verify the subscription first."
 CLEANUP_WAIT_S = 2.0  # that a change waits for its cleanup jobs, which continue after it
 
@@ -191,6 +195,26 @@ class Operator:
         except (Conflict, NotFound):  # It was changed or deleted meanwhile.
             return made
 
+    async def pause(self, subscription_id: int) -> Subscription:
+        """Let the deliveries of a subscription wait; those in flight finish. One row is written."""
+
+        def changed(old: Subscription) -> Subscription | None:
+            if not old.url:
+                raise Conflict(NOTHING_TO_PAUSE)
+            new = pause.paused(old, now=self._clock.now())
+            return None if new is old else new
+
+        return await self._replace(subscription_id, changed)
+
+    async def resume(self, subscription_id: int) -> Subscription:
+        """End a pause: due times and windows have moved by its length. One row is written."""
+
+        def changed(old: Subscription) -> Subscription | None:
+            new = pause.resumed(old, now=self._clock.now())
+            return None if new is old else new
+
+        return await self._replace(subscription_id, changed)
+
     async def rotate(
         self, subscription_id: int, secret: str | None, *, overlap_ms: int
     ) -> Subscription:
@@ -268,7 +292,8 @@ class Operator:
             except StaleCatalog:
                 continue
             await self._notify_peers(new)
-            if new.endpoint_id != old.endpoint_id or is_gone(old):
+            moved = new.endpoint_id != old.endpoint_id
+            if moved or is_gone(old) or new.order is not old.order:
                 await self._cleanup_jobs()
             return new
         raise Unavailable("Other changes of this subscription came first each time; try again.")
@@ -457,12 +482,33 @@ class Operator:
     # --- deliveries --------------------------------------------------------------------------
 
     async def cancel(self, delivery_id: int) -> Delivery:
-        cancelled = await self._admin.cancel_delivery(delivery_id, now=self._clock.now())
+        try:
+            cancelled = await self._admin.cancel_delivery(delivery_id, now=self._clock.now())
+        except Unavailable:  # It may have been written without a reply.
+            if self._catalog.ordered:
+                self._maintenance.run_cleanup_jobs(keys_wait=True)
+            raise
         self._dispatcher.remove_delivery(cancelled.id, cancelled.endpoint_id)
         if not self._ownership.mine[cancelled.bucket]:
             self._ownership.notify_owner_of_change(cancelled.bucket, cancelled.endpoint_id)
         self._settler.finished["cancelled"] += 1
+        if cancelled.order_key:
+            self._maintenance.run_cleanup_jobs(keys_wait=True)
         return cancelled
+
+    async def try_now(self, delivery: Delivery) -> Delivery:
+        """Make a pending delivery due now: it is its next retry, made early."""
+        now, subscription = self._clock.now(), self._catalog.get(delivery.subscription_id)
+        pauses = None if subscription is None else subscription.pauses
+        # Pauses that the row does not have yet move its due time, so the stored one is earlier.
+        by_ms = pause.as_of(delivery, pauses, now).paused_ms - delivery.paused_ms
+        try:
+            tried = await self._admin.try_delivery_now(delivery.id, due_at=now - by_ms)
+        except Unavailable:  # It may have been written without a reply.
+            self._dispatcher.check_store(delivery.endpoint_id)
+            raise
+        self._dispatcher.left_in_store(tried)
+        return tried
 
     async def test_send(self, subscription_id: int) -> Attempt:
         """Make one signed attempt now, in every state; it is logged and counts for nothing."""

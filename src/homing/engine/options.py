@@ -45,6 +45,7 @@ class EngineOptions(Struct, frozen=True):
     health: HealthRules = HealthRules()
     tenant_health: dict[str, HealthRules] = field(default_factory=dict)
     outage: OutageRules = OutageRules()
+    hold_after_lost_commits: bool = False  # publishes are refused until an operator confirms
     payload_fields: PayloadFields = PayloadFields()  # by which events can be found
     erased_ids: ErasedIds = ErasedIds((b"",))  # hashes of the ids of erased events
     origin: str = ""  # the name of this sender in the handshake of CloudEvents

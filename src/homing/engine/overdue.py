@@ -80,7 +80,7 @@ def _due_since(queue: EndpointQueue, dispatcher: Dispatcher, now: int) -> int | 
 
 def _first_due(queue: EndpointQueue, now: int) -> int | None:
     """When the first due delivery of an enabled queue was due, also if no slot is free."""
-    if not queue.enabled or now < queue.endpoint.hold_until:
+    if not queue.enabled or queue.suspended or now < queue.endpoint.hold_until:
         return None
     times = [queued[0].delivery.due_at for lane in LANES if (queued := queue.queued(lane))]
     if queue.next_due is not None:

@@ -19,7 +19,8 @@ from homing.engine.load import AGAIN_MS
 from homing.engine.queue import EndpointQueue
 from homing.engine.settle import Settler
 from homing.errors import HomingError, StaleEndpoints
-from homing.model import Lane, State, Subscription, Work
+from homing.model import Lane, Order, State, Subscription, Work
+from homing.policy.pause import as_of
 from homing.policy.receiver import is_over
 from homing.policy.slots import TRUSTED, LaneSlots
 
@@ -90,14 +91,55 @@ class Prober:
             self._dispatcher.reschedule(queue)
         else:
             work, subscription = found
+            newest = await self._in_order(queue, work, subscription)
+            if newest is None:
+                queue.end_probe()
+                self.ended(queue.endpoint.tenant)
+                self._dispatcher.reschedule(queue)
+                return
+            work, now = newest, self._clock.now()
             self._dispatcher.send(queue, work, Lane.PROBE, subscription, now)
+
+    async def _in_order(
+        self, queue: EndpointQueue, work: Work, subscription: Subscription
+    ) -> Work | None:
+        """The delivery to probe with, of a subscription with an order; None if it must not start.
+
+        It waits until no request of a former owner can overlap with the probe. A newer event of
+        its key supersedes it.
+        """
+        delivery = work.delivery
+        if not delivery.order_key or subscription.order is Order.NONE:
+            return work
+        wait_ms = self._ownership.ordered_from(delivery.bucket) - self._clock.now()
+        if wait_ms > 0:
+            await asyncio.sleep(wait_ms / 1000)
+        if subscription.order is Order.LATEST:
+            fences = self._ownership.fences([delivery.bucket])
+            try:
+                found = await self._flow.newest([delivery], now=self._clock.now(), fences=fences)
+            except HomingError as error:
+                log.warning("newer events could not be read for a probe", error=str(error))
+                await asyncio.sleep(AGAIN_MS / 1000)
+                return None
+            work = found.get(delivery.id, work)
+        if wait_ms <= 0 and work.delivery.id == delivery.id:
+            return work
+        may_start = (
+            not queue.closed
+            and not self._dispatcher.draining
+            and self._clock.now() < self._ownership.good_until
+            and queue.endpoint.health.state is State.DISABLED
+            and work.delivery.endpoint_id == queue.endpoint.id
+        )
+        return work if may_start else None
 
     async def _choose(self, queue: EndpointQueue) -> tuple[Work, Subscription] | None:
         """Choose a delivery that can be sent; those of deleted subscriptions are cancelled."""
         endpoint, now = queue.endpoint, self._clock.now()
         if endpoint.health.state is not State.DISABLED or self._dispatcher.draining:
             return None
-        if queue.closed or now >= self._ownership.good_until:
+        if queue.closed or queue.suspended or now >= self._ownership.good_until:
             return None
         next_probe_at = now + self._options.rules_of(endpoint.tenant).probe_every_ms
         # Cleared before the search: an event published during it is noted and not forgotten.
@@ -105,14 +147,8 @@ class Prober:
         work, held = None, self._ownership.epochs[endpoint.bucket]
         erased = self._catalog.erased(endpoint.tenant)
         try:
-            work = await self._flow.take_probe(
-                endpoint,
-                next_probe_at=next_probe_at,
-                now=now,
-                skip_expired=self._may_expire(now),
-                epoch=self._ownership.fence(endpoint.bucket),
-            )
-            nothing = work is None and not queue.in_flight
+            work, more = await self._take_one(queue, next_probe_at, now)
+            nothing = work is None and not queue.in_flight and not more
         except BaseException:
             nothing = False
             raise
@@ -130,13 +166,44 @@ class Prober:
         if self._catalog.erased(endpoint.tenant) > erased:
             return None  # It may be one of those that were erased meanwhile.
         subscription = self._catalog.get(delivery.subscription_id)
-        if delivery.id in queue.in_flight:
-            return None  # An attempt from before the endpoint was disabled is still in flight.
+        if delivery.id in queue.in_flight or delivery.subscription_id in queue.paused:
+            return None  # It is still in flight from before the disable, or was paused meanwhile.
         if (
             subscription is None
             or subscription.endpoint_id != endpoint.id
-            or is_over(subscription, delivery.accepted_at)
+            or is_over(subscription, delivery.id)
         ):
             self._settler.add(Misrouted(delivery, held))
             return None
-        return work, subscription
+        now_due = as_of(delivery, subscription.pauses, now)
+        return msgspec.structs.replace(work, delivery=now_due), subscription
+
+    async def _take_one(
+        self, queue: EndpointQueue, next_probe_at: int, now: int
+    ) -> tuple[Work | None, bool]:
+        """The delivery for a probe; the second value says that the search must go on."""
+        endpoint = queue.endpoint
+        epoch = self._ownership.fence(endpoint.bucket)
+        skip_expired = self._may_expire(now)
+        if not queue.paused:
+            work = await self._flow.take_probe(
+                endpoint,
+                next_probe_at=next_probe_at,
+                now=now,
+                skip_expired=skip_expired,
+                epoch=epoch,
+            )
+            return work, False
+        paused = queue.paused
+        taken = await self._flow.take_unpaused_probe(
+            endpoint,
+            next_probe_at=next_probe_at,
+            now=now,
+            skip_expired=skip_expired,
+            paused=paused,
+            seen=queue.seen,
+            epoch=epoch,
+        )
+        if queue.paused == paused:
+            queue.read_up_to(taken.seen)
+        return taken.work, taken.more

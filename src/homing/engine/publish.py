@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import cast
 
 import structlog
@@ -23,6 +24,7 @@ from homing.engine.latency import SHORT_S, Histogram
 from homing.engine.matching import Matcher, Matching
 from homing.engine.publish_queue import PublishQueue
 from homing.errors import (
+    DatabaseBehind,
     EventConflict,
     FieldProblem,
     HomingError,
@@ -32,7 +34,7 @@ from homing.errors import (
     TooLarge,
     Unavailable,
 )
-from homing.model import Work
+from homing.model import Delivery, Work
 from homing.policy.admission import EventDraft
 from homing.policy.filters_reading import OutOfSteps
 from homing.policy.wants import AT_ONCE_STEPS
@@ -85,11 +87,15 @@ class Publisher:
         self.commits = 0
         self.published = 0
         self.accepted = 0
+        self.superseded = 0
         self.publish_latency = Histogram(SHORT_S, per_second=1_000)
         self.on_accepted: Callable[[list[Work]], None]
         self.on_pulled: Callable[[set[int]], None]
+        self.on_blocked: Callable[[list[Delivery]], None]  # they wait for others of their key
         self.on_commit: Callable[[bool], None]
         self.on_unconfirmed: Callable[[int], None]
+        self.on_behind: Callable[[DatabaseBehind], None] = lambda _: None  # commits were lost
+        self.check_losses: Callable[[], None] = lambda: None  # raises CommitsLost
 
     async def publish(self, drafts: Sequence[EventDraft]) -> list[Receipt]:
         """Accept all events or none; when it returns, all of them are on disk."""
@@ -126,6 +132,7 @@ class Publisher:
             raise ShuttingDown
         if self._silent:
             raise StoreUnavailable(_SILENT)
+        self.check_losses()
         now, tenant = self._clock.now(), drafts[0].tenant if drafts else ""
         self._waiting.check(tenant, now)
         distinct, index = self._distinct(drafts)
@@ -260,11 +267,24 @@ class Publisher:
             if self._tracing is not None:
                 self._tracing.published(new, called_at=waiting.since, commit_at=began, now=now)
             _report(waiting, _one_each(result, waiting.index))
+        works = self._without_blocked(works, results)
         self.on_accepted(self._without_erased(works, version))
 
     def _wake_readers(self, events: list[NewEvent]) -> None:
         if self._catalog.pulled:
             self.on_pulled({subscription for it in events for subscription in it.pulled})
+
+    def _without_blocked(
+        self, works: list[Work], results: list[list[Receipt] | Refusal]
+    ) -> list[Work]:
+        """Leave deliveries to the store that wait for others of their key."""
+        if not any(work.delivery.order_key for work in works):
+            return works
+        receipts = list(chain.from_iterable(it for it in results if isinstance(it, list)))
+        blocked = {id_ for receipt in receipts for id_ in receipt.blocked}
+        self.on_blocked([it.delivery for it in works if it.delivery.id in blocked])
+        self.superseded += sum(it.superseded for it in receipts)
+        return [it for it in works if it.delivery.id not in blocked]
 
     def _without_erased(self, works: list[Work], version: int) -> list[Work]:
         """Leave deliveries to the store that may have been erased since this version."""
@@ -297,6 +317,9 @@ class Publisher:
             except StaleCatalog:
                 await self._catalog.refresh()
                 continue
+            except DatabaseBehind as error:
+                self.on_behind(error)
+                raise
             except Unavailable:
                 self._recheck_endpoints(staged)
                 raise
@@ -424,12 +447,12 @@ def _have_distinct_ids(drafts: Sequence[EventDraft]) -> bool:
 
 
 def _same(one: EventDraft, other: EventDraft) -> bool:
-    """Whether two drafts have the same content: type, time, data and context."""
+    """Whether two drafts have the same content: type, time, data, context and key."""
     return _content(one) == _content(other)
 
 
-def _content(draft: EventDraft) -> tuple[str, str, bytes, str]:
-    return draft.type, draft.time or "", draft.data, draft.context
+def _content(draft: EventDraft) -> tuple[str, str, bytes, str, str]:
+    return draft.type, draft.time or "", draft.data, draft.context, draft.order_key or ""
 
 
 def _fail(waiting: _Waiting, error: HomingError) -> None:

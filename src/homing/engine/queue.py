@@ -13,26 +13,29 @@ Other modules may read the attributes of a queue; only its own methods assign th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 
 from msgspec.structs import replace
 
 from homing.engine.attempt import CompletedAttempt
 from homing.engine.decide import REPORT_EVERY_MS
-from homing.model import Delivery, Endpoint, Lane, Outcome, State, Work
+from homing.model import Delivery, Endpoint, Lane, Outcome, Pauses, State, Work
 from homing.policy.fair import FairLane
 from homing.policy.health import HealthRules, Ramp, ramp_break, ramp_reset, ramp_up
 from homing.policy.outcome import resets_ramp
+from homing.policy.pause import as_of
 from homing.policy.queued import Queued
 from homing.policy.retry import RETRY_AFTER_MAX_MS, held_past_window
 from homing.policy.slots import FAILING, NEW, TRUSTED
 from homing.policy.url import host_of
+from homing.ports import Place, Source
 
 # Python 3.11 looks up a member of an enum slowly, so the hot path uses these.
 _FRESH, _RETRY, _PROBE = Lane.FRESH, Lane.RETRY, Lane.PROBE
 _ENABLED, _DELIVERED = State.ENABLED, Outcome.DELIVERED
 LANES = (_FRESH, _RETRY)
+TOP_ID = (1 << 63) - 1  # above every id
 FAIR_MIN = 16  # first attempts of an endpoint with fair groups that may be queued, at least
 
 
@@ -42,13 +45,18 @@ def within_reach(endpoint: Endpoint, rules: HealthRules, *, now: int) -> Endpoin
     if probe_at is not None:
         probe_at = min(probe_at, now + rules.probe_every_ms)
     hold_until = min(hold_until, now + RETRY_AFTER_MAX_MS)
+    if probe_at == endpoint.next_probe_at and hold_until == endpoint.hold_until:
+        return endpoint
     return replace(endpoint, next_probe_at=probe_at, hold_until=hold_until)
 
 
 def waited_its_turn(delivery: Delivery, *, enabled_since: int) -> bool:
-    """Whether a delivery is fresh: never attempted, no replay, accepted since the enable."""
-    first = not (delivery.attempts or delivery.replay)
-    return first and delivery.accepted_at >= enabled_since
+    """Whether a delivery is fresh: never attempted, no replay, accepted since the enable.
+
+    One that was unblocked since the enable is fresh, too, unless the one before was dropped.
+    """
+    first = not (delivery.attempts or delivery.replay or delivery.unblocked_at < 0)
+    return first and delivery.ready_at >= enabled_since
 
 
 class QueueTotals:
@@ -77,6 +85,7 @@ class EndpointQueue:
         "expiry_running",
         "fair",
         "fresh",
+        "has_blocked",
         "host",
         "in_flight",
         "in_store",
@@ -84,16 +93,20 @@ class EndpointQueue:
         "more_fresh",
         "next_due",
         "paced",
+        "paused",
         "probing",
         "ramp",
         "rate_limited",
         "read_upto",
         "reporting",
+        "reread_from",
         "retry",
+        "seen",
         "settled_in_expiry",
         "settled_meanwhile",
         "slots_taken",
         "stale",
+        "suspended",
         "totals",
         "wake_at",
     )
@@ -117,6 +130,7 @@ class EndpointQueue:
         self.reporting = False  # its drops are being reported
         self.more_fresh = False
         self.next_due: int | None = None
+        self.has_blocked = False  # the store has, or had, blocked deliveries
         self.in_store = False  # either of these: the store has deliveries that are not in memory
         self.read_upto = totals.read_upto  # the highest id of a fresh delivery that was loaded
         self.loading = False
@@ -128,6 +142,12 @@ class EndpointQueue:
         self.settled_in_expiry: set[int] = set()  # in flight at the read, or settled since
         self.wake_at: int | None = None
         self.closed = False  # its bucket goes, or has gone, to another process
+        # Paused subscriptions: their rows are in the store, and there are no notes about them.
+        self.paused: frozenset[int] = frozenset()
+        self.suspended = False  # all of its subscriptions are paused: nothing is read or sent
+        # While some are paused: the rows up to these places are theirs, or were read.
+        self.seen: dict[Source, Place] = {}
+        self.reread_from: int | None = None  # since a search began: a row came back at this time
 
     # --- its present state -------------------------------------------------------------------
 
@@ -171,7 +191,7 @@ class EndpointQueue:
         queued = self.fresh if lane is _FRESH else self.retry
         if not queued or self.slots_taken[lane] >= self.ramp.slots:
             return False
-        if self.rate_limited and lane in self.rate_limited:
+        if self.suspended or (self.rate_limited and lane in self.rate_limited):
             return False
         endpoint = self.endpoint
         return endpoint.health.state is _ENABLED and now >= endpoint.hold_until
@@ -191,6 +211,8 @@ class EndpointQueue:
             queued = len(self.retry) + self.paced
         if not there or self.loading or self.closed or lane in self.rate_limited:
             return False
+        if self.suspended:
+            return False
         endpoint = self.endpoint
         if endpoint.health.state is not _ENABLED or now < endpoint.hold_until:
             return False
@@ -199,14 +221,17 @@ class EndpointQueue:
     def takes(self, delivery: Delivery) -> bool:
         """Whether a delivery that was just committed may be queued without reading the store."""
         health = self.endpoint.health
+        ready_at = delivery.unblocked_at or delivery.accepted_at  # below 0 after a drop
         return (
             not self.more_fresh  # otherwise it would overtake rows in the store
             and not self.rate_limited  # deliveries that wait for a rate wait in the store
             and not self.loading
             and delivery.id > self.read_upto  # otherwise a load may have read it already
             and health.state is _ENABLED
-            and delivery.accepted_at >= health.enabled_since
-            and delivery.accepted_at >= self.endpoint.hold_until
+            and ready_at >= health.enabled_since
+            and ready_at >= self.endpoint.hold_until
+            and delivery.subscription_id not in self.paused
+            and delivery.due_at <= ready_at  # otherwise it waits for quiet
             and not (self.fair and self._has_enough)
         )
 
@@ -220,14 +245,16 @@ class EndpointQueue:
         """The fair group that had the last turn; 0 without groups."""
         return self.fresh.after if isinstance(self.fresh, FairLane) else 0
 
-    def held_too_long(self, delivery: Delivery, now: int) -> bool:
+    def held_too_long(self, delivery: Delivery, pauses: Pauses | None, now: int) -> bool:
         """Whether a delivery was held back until its window ended."""
         since = min(self.endpoint.health.enabled_since, now)  # Set by a clock that was ahead?
-        return held_past_window(delivery, enabled_since=since)
+        return held_past_window(as_of(delivery, pauses, since), enabled_since=since)
 
     def due_since(self, lane: Lane, now: int) -> int | None:
         """Since when the first delivery of this lane could have been sent; None if none could."""
         if lane in self.rate_limited or self.slots_taken[lane] >= self.ramp.slots:
+            return None
+        if self.suspended:
             return None
         if queued := self.queued(lane):
             return queued[0].delivery.due_at
@@ -237,9 +264,12 @@ class EndpointQueue:
 
     def known(self) -> set[int]:
         ids = set(self.in_flight)
-        for works in (self.fresh, self.retry, *self.aside.values()):
-            if works:
-                ids.update([work.delivery.id for work in works])
+        if self.fresh:
+            ids.update([work.delivery.id for work in self.fresh])
+        if self.retry:
+            ids.update([work.delivery.id for work in self.retry])
+        for works in self.aside.values():
+            ids.update([work.delivery.id for work in works])
         return ids
 
     # --- the endpoint's row --------------------------------------------------------------------
@@ -264,8 +294,11 @@ class EndpointQueue:
         back = enabled or held or not self.enabled
         if back:
             self.put_back()
+            self.seen.clear()
         if not (self.enabled or held_before):
             self.expire_at = 0
+            if self.has_blocked:
+                self.note_in_store(more_fresh=True)
         return back
 
     def slow_start(self) -> None:
@@ -290,12 +323,51 @@ class EndpointQueue:
         if expires_at is not None and expires_at < self.expire_at:
             self.expire_at = expires_at
 
+    def note_blocked(self, expires_at: int) -> None:
+        """Note that the store has a blocked delivery, for which only expiry searches."""
+        self.has_blocked = True
+        if not self.enabled:
+            self.note_in_store(more_fresh=True, expires_at=expires_at)
+
     def left_in_store(self, delivery: Delivery) -> None:
         """Note that the store has this delivery, and that it is not here."""
+        if self.paused and delivery.subscription_id in self.paused:
+            return  # It is read when its subscription is resumed.
+        if self.paused:
+            self.read_again(delivery.due_at)
         first = delivery.is_first
         # A lane that waits for its rate is not read.
         due_at = None if first and _FRESH in self.rate_limited else delivery.due_at
         self.note_in_store(more_fresh=first, next_due=due_at, expires_at=delivery.expires_at)
+
+    # --- paused subscriptions ------------------------------------------------------------------
+
+    def set_paused(self, paused: frozenset[int], *, everything: bool, now: int) -> None:
+        """Act on a change: these of its subscriptions are paused, ``everything``: all of them."""
+        resumed = bool(self.paused - paused) or (self.suspended and not everything)
+        stopped = paused - self.paused
+        self.paused, self.suspended = paused, everything
+        self.seen.clear()
+        self.stale = self.stale or self.loading  # It left out other rows.
+        if stopped:
+            self._remove(lambda work: work.delivery.subscription_id in stopped)
+        if resumed:
+            self.note_in_store(more_fresh=True, next_due=now, expires_at=0)
+
+    def read_again(self, due_at: int | None) -> None:
+        """Read the rows from this time on again, None: all; a row came back there."""
+        due_at = 0 if due_at is None else due_at
+        if self.reread_from is None or due_at < self.reread_from:
+            self.reread_from = due_at
+        for source, place in self.seen.items():
+            if place[0] >= due_at:
+                self.seen[source] = (due_at - 1, TOP_ID)
+
+    def read_up_to(self, seen: Mapping[Source, Place]) -> None:
+        """Note how far a search has read, except for rows that came back while it ran."""
+        self.seen = dict(seen)
+        if self.reread_from is not None:
+            self.read_again(self.reread_from)
 
     def forget_stored(self) -> tuple[bool, int | None]:
         """Note that the store has no rows, until it is read; return the notes from before."""
@@ -305,28 +377,37 @@ class EndpointQueue:
 
     def begin_load(self) -> None:
         """Begin a load: after it the store has the rows it reports and those noted meanwhile."""
-        self.loading, self.stale = True, False
+        self.loading, self.stale, self.reread_from = True, False, None
         self.settled_meanwhile.clear()
         self.forget_stored()
 
     def end_load(self) -> set[int]:
         """End a load; return the ids of rows that it may have read although known or settled."""
         self.loading = False
-        ids = self.known() | self.settled_meanwhile
-        self.settled_meanwhile.clear()
+        ids = self.known()
+        if self.settled_meanwhile:
+            ids |= self.settled_meanwhile
+            self.settled_meanwhile.clear()
         return ids
 
     def loaded(self, fresh: Sequence[Work], retry: Sequence[Work], *, now: int) -> None:
         """Queue rows that were read and are not known yet."""
-        self.read_upto = max([self.read_upto, *(it.delivery.id for it in fresh)])
-        self.totals.read_upto = max(self.totals.read_upto, self.read_upto)
+        if fresh:
+            self.read_upto = max(self.read_upto, *[it.delivery.id for it in fresh])
+            self.totals.read_upto = max(self.totals.read_upto, self.read_upto)
         if self.closed:
+            self.seen.clear()
             return
+        if self.paused:  # They were paused while the load ran.
+            fresh = [it for it in fresh if it.delivery.subscription_id not in self.paused]
+            retry = [it for it in retry if it.delivery.subscription_id not in self.paused]
         if self.enabled:
-            self._add_fresh(fresh)
+            if fresh:
+                self._add_fresh(fresh)
             for work in retry:
                 self._add_due(work)
         elif fresh or retry:
+            self.seen.clear()
             self.note_in_store(more_fresh=True, next_due=now)
 
     def _add_fresh(self, works: Sequence[Work]) -> None:
@@ -339,6 +420,7 @@ class EndpointQueue:
                 and self.fresh.has_group(work.delivery.fair_part)
             ):
                 self.note_in_store(more_fresh=True)
+                self.read_again(work.delivery.due_at)
             else:
                 self.add(work)
 
@@ -388,8 +470,11 @@ class EndpointQueue:
     def remove_subscription(self, subscription_id: int) -> None:
         """Take the deliveries of a subscription off the lanes: the store moves or cancels them."""
         self.stale = self.loading
-        for work in self._remove(lambda work: work.delivery.subscription_id == subscription_id):
+        removed = self._remove(lambda work: work.delivery.subscription_id == subscription_id)
+        for work in removed:
             self.left_in_store(work.delivery)  # Deliveries that stay are read again.
+        if any(work.delivery.is_first for work in removed):
+            self.put_back()  # And with them those that were accepted after them.
 
     def remove_delivery(self, delivery_id: int) -> None:
         """Take a delivery off the lanes that was cancelled in the store."""
@@ -488,6 +573,17 @@ class EndpointQueue:
         if lane is not _PROBE:
             self.slots_taken[lane] += 1
 
+    def swap(self, older_id: int, newest_id: int, lane: Lane) -> None:
+        """Note that an attempt is for the newest delivery of a key, not for an older one."""
+        self.settled_unsent(older_id)
+        self.remove_delivery(newest_id)  # A load may have read it meanwhile.
+        self.in_flight[newest_id] = lane
+
+    def abandon(self, delivery_id: int, lane: Lane) -> None:
+        """Free the slot of an attempt that was not sent."""
+        self.in_flight.pop(delivery_id, None)
+        self.slots_taken[lane] -= 1
+
     def free_slot(self, lane: Lane) -> None:
         """Free the slot of a success before it is settled: it decides nothing for the next."""
         self.slots_taken[lane] -= 1
@@ -521,6 +617,7 @@ class EndpointQueue:
 
     def begin_probe(self) -> None:
         self.probing = True
+        self.reread_from = None
         self.totals.probes += 1
 
     def end_probe(self) -> None:
@@ -531,6 +628,8 @@ class EndpointQueue:
 
     def probe_is_due(self, now: int) -> bool:
         probe_at = self.endpoint.next_probe_at
+        if self.suspended:
+            return False
         return probe_at is not None and now >= probe_at and not self.probing
 
     def begin_report(self) -> None:
@@ -553,7 +652,7 @@ class EndpointQueue:
         self.expiry_running = False
 
     def expiry_is_due(self, now: int) -> bool:
-        return now >= self.expire_at and not self.expiry_running
+        return now >= self.expire_at and not (self.expiry_running or self.suspended)
 
     def expire_later(self, at: int) -> None:
         """Search for expired deliveries at this time; later notes may set an earlier one."""
@@ -591,6 +690,13 @@ class EndpointQueue:
         times: list[int] = []
         if endpoint.dropped_unreported and not self.reporting:
             times.append(endpoint.dropped_reported_at + REPORT_EVERY_MS)
+        if not self.suspended:
+            times += self._times_of_state(now)
+        return min(times) if times else None
+
+    def _times_of_state(self, now: int) -> list[int]:
+        """When its deliveries need attention."""
+        endpoint, times = self.endpoint, list[int]()
         match endpoint.health.state:
             case State.ENABLED:
                 if self.next_due is not None and (self.next_due > now or endpoint.hold_until > now):
@@ -602,7 +708,7 @@ class EndpointQueue:
                     times.append(self.expire_at)
                 if self.in_store and not self.probing and endpoint.next_probe_at is not None:
                     times.append(endpoint.next_probe_at)
-        return min(times) if times else None
+        return times
 
     def wake_up_at(self, at: int | None) -> None:
         """Set the time at which the heap wakes the queue; None: no time."""
@@ -620,6 +726,7 @@ class EndpointQueue:
     def close(self) -> None:
         """Start nothing new: the bucket goes, or has gone, to another process."""
         self.closed = True
+        self.seen.clear()
 
     def reopen(self) -> None:
         self.closed = False

@@ -2,6 +2,9 @@
 
 A job reads history once in order of id. Its progress and the deliveries that it makes are written
 in the same commit, so an interrupted job continues where it was and replays nothing twice.
+
+A backfill is such a job, too. It reads events instead of history, and makes a delivery for each
+that matches its subscription and of which the subscription has none (``policy.backfill``).
 """
 
 from __future__ import annotations
@@ -17,13 +20,20 @@ from homing.engine.core import Core
 from homing.engine.dispatch import Dispatcher
 from homing.engine.load import AGAIN_MS
 from homing.errors import HomingError, NotFound, StillPending, SubscriptionGone, Unavailable
-from homing.model import Delivery, Status
+from homing.model import Delivery, Event, Order, Status, Subscription
+from homing.policy.backfill import gets_events, is_about, is_of_type, may_be_notice
+from homing.policy.bulk import Counted
+from homing.policy.filters_reading import SLICE_STEPS
 from homing.policy.retry import window_end
-from homing.ports import ReplayFilter, ReplayJob
+from homing.policy.wants import Wants, picking, wants_of
+from homing.ports import PastEvent, ReplayFilter, ReplayJob
 
 log = structlog.get_logger("homing.replay")
 
-COUNT_MAX = 100_000  # history rows scanned for a dry run
+COUNT_MAX = 100_000  # history rows, or events, scanned for a dry run
+KEYS_MAX = 10_000  # of which a backfill remembers the newest event
+NEWEST_PAGE = 100  # events of a key that are read at once to find the newest that matches
+CHUNK_BYTES = 4 * 1024 * 1024  # of event data that is read at once
 
 
 class Replayer:
@@ -34,6 +44,7 @@ class Replayer:
         self._catalog, self._ids, self._fan_out = core.catalog, core.ids, core.fan_out
         self._dispatcher, self._options, self._ownership = dispatcher, core.options, core.ownership
         self._tasks: dict[int, asyncio.Task[None]] = {}  # by job
+        self._newest: dict[int, dict[str, int]] = {}  # by backfill and key: an event
         self._searching: asyncio.Task[None] | None = None
         self.accepted = 0
 
@@ -101,6 +112,10 @@ class Replayer:
         job = self._job(conditions)
         return await self._admin.count_replay(job, now=job.created_at, limit=COUNT_MAX)
 
+    async def groups(self, conditions: ReplayFilter) -> Counted:
+        job = self._job(conditions)
+        return await self._admin.replay_groups(job, now=job.created_at, limit=COUNT_MAX)
+
     async def start(self, conditions: ReplayFilter) -> ReplayJob:
         job = self._job(conditions)
         try:
@@ -130,15 +145,18 @@ class Replayer:
             self._spawn(job)
 
     def take_up(self) -> None:
-        """Search for running jobs, without waiting for the result."""
+        """Search for running jobs until the store answers, without waiting for the result."""
         if self._ownership.is_maintenance_leader and self._searching is None:
             self._searching = asyncio.get_running_loop().create_task(self._search())
 
     async def _search(self) -> None:
         try:
-            await self.go_on()
-        except HomingError as error:
-            log.debug("the list of running replay jobs cannot be read", error=str(error))
+            while True:
+                try:
+                    return await self.go_on()
+                except HomingError as error:
+                    log.debug("the list of running replay jobs cannot be read", error=str(error))
+                await asyncio.sleep(AGAIN_MS / 1000)
         finally:
             self._searching = None
 
@@ -147,7 +165,11 @@ class Replayer:
             return
         task = asyncio.get_running_loop().create_task(self._run(job))
         self._tasks[job.id] = task
-        task.add_done_callback(lambda _: self._tasks.pop(job.id, None))
+        task.add_done_callback(lambda _: self._ended(job.id))
+
+    def _ended(self, job_id: int) -> None:
+        self._tasks.pop(job_id, None)
+        self._newest.pop(job_id, None)
 
     async def _run(self, job: ReplayJob) -> None:
         while job.state == "running" and self._ownership.is_maintenance_leader:
@@ -170,6 +192,8 @@ class Replayer:
 
     async def _step(self, job: ReplayJob) -> ReplayJob | None:
         """Run one step and return the job after it; None if the job no longer exists."""
+        if job.filter.backfill:
+            return await self._backfill_step(job)
         found, looked_upto, all_seen = await self._admin.candidates(
             job, now=self._clock.now(), limit=self._options.step_rows
         )
@@ -184,6 +208,11 @@ class Replayer:
             skipped=job.skipped + len(made) - len(new),
             state="done" if all_seen else "running",
         )
+        return await self._write(job, after, new)
+
+    async def _write(
+        self, job: ReplayJob, after: ReplayJob, new: Sequence[Delivery]
+    ) -> ReplayJob | None:
         with self._recheck_on_failure(new):
             stepped = await self._admin.replay_step(job, after=after, new=new)
         if not stepped:
@@ -193,6 +222,165 @@ class Replayer:
             self._dispatcher.left_in_store(delivery)
         return after
 
+    # --- backfills ---------------------------------------------------------------------------
+
+    async def count_past(self, conditions: ReplayFilter) -> tuple[int, bool]:
+        """How many past events a backfill would deliver, and whether that is exact."""
+        job, count, left = self._job(conditions), 0, COUNT_MAX
+        newest: dict[str, int] = {}
+        subscription = self._catalog.get(conditions.subscription_id or 0)
+        while left > 0 and subscription is not None:
+            found, scanned, upto, all_seen = await self._admin.past_events(
+                job, limit=min(self._options.step_rows, left)
+            )
+            count += len(await self._wanted(subscription, found, newest))
+            left -= scanned
+            if all_seen:
+                return count, True
+            job = msgspec.structs.replace(job, after_id=upto)
+        return count, False
+
+    async def start_backfill(self, conditions: ReplayFilter) -> ReplayJob:
+        """Begin a backfill; raises Conflict if one of this subscription is running."""
+        try:
+            job = await self._admin.save_backfill(self._job(conditions))
+        except Unavailable:  # It may have been saved.
+            self.take_up()
+            raise
+        finally:
+            self._ownership.notify_peers("replays")
+        self._spawn(job)
+        return job
+
+    async def _backfill_step(self, job: ReplayJob) -> ReplayJob | None:
+        """Make deliveries for the next past events, and wait as long as the rate of the job asks.
+
+        With the order ``key`` they are made in order, and go behind what is pending of their key.
+        """
+        limit = min(self._options.step_rows, max(job.filter.per_second, 1))
+        subscription = self._catalog.get(job.filter.subscription_id or 0)
+        if subscription is None or not gets_events(subscription):
+            ended = msgspec.structs.replace(job, state="cancelled")
+            return await self._write(job, ended, ())
+        found, scanned, upto, all_seen = await self._admin.past_events(job, limit=limit)
+        newest = self._newest.setdefault(job.id, {})
+        wanted = await self._wanted(subscription, found, newest)
+        now = self._clock.now()
+        new = [self._delivery(subscription, it.id, now) for it in wanted]
+        after = msgspec.structs.replace(
+            job,
+            after_id=upto,
+            scanned=job.scanned + scanned,
+            replayed=job.replayed + len(new),
+            state="done" if all_seen else "running",
+        )
+        stepped = await self._write(job, after, new)
+        if new and not all_seen:
+            await asyncio.sleep(len(new) / max(job.filter.per_second, 1))
+        return stepped
+
+    def _delivery(self, subscription: Subscription, event_id: int, now: int) -> Delivery:
+        number = self._ids.take(now)
+        schedule = self._options.schedule_of(subscription, tenant=subscription.tenant)
+        return Delivery(
+            id=number,
+            bucket=self._fan_out.bucket(subscription),
+            tenant=subscription.tenant,
+            endpoint_id=subscription.endpoint_id,
+            subscription_id=subscription.id,
+            event_id=event_id,
+            root_id=number,  # the first delivery of this event to this subscription
+            accepted_at=now,
+            due_at=now,
+            expires_at=window_end(now, schedule),
+            replay=True,
+        )
+
+    async def _wanted(
+        self, subscription: Subscription, found: Sequence[PastEvent], newest: dict[str, int]
+    ) -> list[PastEvent]:
+        """Those that match the subscription as it is now; with ``latest``, the newest of a key.
+
+        ``newest`` keeps ids of newer events for the next pages: of a million events of a thousand
+        keys, a thousand are looked for.
+        """
+        matching = await self._matching(subscription, found)
+        if subscription.order is not Order.LATEST:
+            return matching
+        last = {it.key: it.id for it in matching if it.key}
+        for key, event_id in last.items():
+            known = newest.get(key, 0)
+            if known <= event_id:
+                known = await self._newest_matching(subscription, key, event_id)
+            last[key] = known
+        if len(newest) > KEYS_MAX:
+            newest.clear()
+        newest.update(last)
+        return [it for it in matching if not it.key or last[it.key] == it.id]
+
+    async def _newest_matching(self, subscription: Subscription, key: str, event_id: int) -> int:
+        """The newest event of a key that the subscription wants, from this one on."""
+        before_id = 1 << 62
+        while True:
+            page = await self._admin.newest_of_key(
+                subscription.tenant, key, from_id=event_id, before_id=before_id, limit=NEWEST_PAGE
+            )
+            matching = await self._matching(subscription, page)
+            if matching:
+                return max(it.id for it in matching)
+            if len(page) < NEWEST_PAGE:
+                return event_id
+            before_id = page[-1].id
+
+    async def _matching(
+        self, subscription: Subscription, found: Sequence[PastEvent]
+    ) -> list[PastEvent]:
+        """Those that match the subscription as it is now."""
+        typed = [it for it in found if is_of_type(subscription, it.type)]
+        wants = wants_of(subscription)
+        to_read = [it for it in typed if wants is not None or may_be_notice(it.type)]
+        unwanted = {it.id for it in to_read}
+        for chunk in _chunks(to_read):
+            for event in await self._admin.events_whole([it.id for it in chunk]):
+                if not is_about(subscription, event) and await self._wants(
+                    subscription, wants, event
+                ):
+                    unwanted.discard(event.id)
+        return [it for it in typed if it.id not in unwanted]
+
+    async def _wants(self, subscription: Subscription, wants: Wants | None, event: Event) -> bool:
+        """Whether the data of an event meets the conditions; read in slices."""
+        if wants is None:
+            return True
+        now = self._clock.now()
+        slices = picking(
+            [subscription], {subscription.id: wants}, event.data, now=now, steps=SLICE_STEPS
+        )
+        try:
+            next(slices)
+            while True:
+                await asyncio.sleep(0)
+                slices.send(SLICE_STEPS)
+        except StopIteration as end:
+            kept: list[Subscription] = end.value[0]
+            return bool(kept)
+
     def stop(self) -> None:
         for task in list(self._tasks.values()):
             task.cancel()
+        if self._searching is not None:
+            self._searching.cancel()
+
+
+def _chunks(found: Sequence[PastEvent]) -> Iterator[list[PastEvent]]:
+    """In parts whose data is not too much at once."""
+    part: list[PastEvent] = []
+    size = 0
+    for it in found:
+        if part and size + it.size > CHUNK_BYTES:
+            yield part
+            part, size = [], 0
+        part.append(it)
+        size += it.size
+    if part:
+        yield part

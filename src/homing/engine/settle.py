@@ -15,6 +15,7 @@ run between two turns.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +32,7 @@ from homing.engine.latency import LONG_S, SHORT_S, Histogram
 from homing.engine.recent import Recent
 from homing.engine.settle_queue import SettleQueue
 from homing.errors import (
+    DatabaseBehind,
     HomingError,
     LostLeases,
     NotFound,
@@ -43,7 +45,7 @@ from homing.policy.audit import Who
 from homing.policy.causes import class_of
 from homing.policy.receiver import set_gone
 from homing.policy.trace import trace_id_of
-from homing.ports import SettleBatch
+from homing.ports import SettleBatch, SettleResult
 from homing.ports.audit import acting
 
 log = structlog.get_logger("homing.settle")
@@ -83,6 +85,8 @@ class Settler:
         self.late = 0  # outcomes dropped because their bucket had gone to another process
         self.on_accepted: Callable[[list[Work]], None]
         self.on_lost: Callable[[frozenset[int]], None]
+        self._retry: asyncio.Event | None = None  # set: a batch is tried again
+        self.on_behind: Callable[[DatabaseBehind], None] = lambda _: None  # commits were lost
         self.on_people_notices: Callable[[], None] = lambda: None  # records were written
         self.on_gone: Callable[[], object]  # a cleanup job was left
         self.accepting: Callable[[], bool] = lambda: False  # whether events are being written
@@ -130,6 +134,19 @@ class Settler:
             timer.cancel()
             self._gathering = None
 
+    async def _pause(self, wait_ms: int) -> None:
+        """Wait before the next try, or until ``try_now`` is called."""
+        self._retry = asyncio.Event()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_ms / 1000):
+                await self._retry.wait()
+        self._retry = None
+
+    def try_now(self) -> None:
+        """Try a batch again that could not be written: the store works again."""
+        if self._retry is not None:
+            self._retry.set()
+
     def hurry(self) -> None:
         """Write the waiting outcomes now: the process stops."""
         self._go()
@@ -161,6 +178,7 @@ class Settler:
         """Write a batch, however many tries it takes; outcomes of lost buckets are dropped."""
         number = self._core.ids.take(self._clock.now())
         batch: SettleBatch | None = None
+        fences: Sequence[tuple[int, int]] = ()
         failures = 0
         while True:
             try:
@@ -182,24 +200,19 @@ class Settler:
                     batch = decision.batch(number, fences)
                 # A retry has the same number, so that the batch is written only once.
                 self.since = self._clock.now()
-                gone = await self._flow.settle(batch)
-            except StaleEndpoints as stale:
+                result = await self._flow.settle(batch)
+            except (StaleEndpoints, LostLeases, DatabaseBehind) as error:
+                self._outdated(error, fences)
                 batch = None
-                self._stale = stale.endpoint_ids
-                self._worked()
-            except LostLeases as lost:  # Outcomes of these buckets are dropped, the others written.
-                self.on_lost(self._lost(lost.buckets, fences))
-                batch = None
-                self._worked()  # The store works, even if nothing is left to settle.
             except Exception as error:  # noqa: BLE001 - bugs, too: keep the batch and log
                 self.since = None
                 self._failed(error, first=failures == 0)
-                await asyncio.sleep(AGAIN_MS[min(failures, len(AGAIN_MS) - 1)] / 1000)
+                await self._pause(AGAIN_MS[min(failures, len(AGAIN_MS) - 1)])
                 failures += 1
             else:
                 self.commits += 1
                 self._worked()
-                self._apply(items, decision, batch, gone)
+                self._apply(items, decision, batch, result)
                 return
 
     async def _set_gone(self, gone: Mapping[int, CompletedAttempt]) -> None:
@@ -251,6 +264,21 @@ class Settler:
             url=subscription.url,
             tenant=subscription.tenant,
         )
+
+    def _outdated(
+        self,
+        error: StaleEndpoints | LostLeases | DatabaseBehind,
+        fences: Sequence[tuple[int, int]],
+    ) -> None:
+        """What a batch was decided on is no longer so: it is decided again."""
+        match error:
+            case StaleEndpoints():
+                self._stale = error.endpoint_ids
+            case LostLeases():  # Outcomes of these buckets are dropped, the others written.
+                self.on_lost(self._lost(error.buckets, fences))
+            case DatabaseBehind():
+                self.on_behind(error)
+        self._worked()  # The store works, even if nothing is left to settle.
 
     def _lost(self, buckets: frozenset[int], fences: Sequence[tuple[int, int]]) -> frozenset[int]:
         """The buckets that were lost, without those that were taken again during the call."""
@@ -316,20 +344,40 @@ class Settler:
     # --- after the commit --------------------------------------------------------------------
 
     def _apply(
-        self, items: list[Item], decision: Decision, batch: SettleBatch, gone: frozenset[int]
+        self, items: list[Item], decision: Decision, batch: SettleBatch, result: SettleResult
     ) -> None:
         """Bring the queues up to date with the commit."""
-        pending = [row for row in batch.waiting if row.id not in gone]
+        gone = result.gone
+        left = gone | result.superseded if result.superseded else gone
+        pending = [row for row in batch.waiting if row.id not in left]
         self._dispatcher.settled(Settled(items, batch.endpoints, decision.enabled, pending))
         for new in batch.notices:
             self.on_accepted([Work(delivery, new.event) for delivery in new.deliveries])
         if batch.for_people:
             self.on_people_notices()
+        for delivery in result.unblocked:
+            self._dispatcher.left_in_store(delivery)
+        if result.superseded:
+            self.finished["superseded"] += len(result.superseded)
+        if not result.known:
+            self._find_unblocked(batch)
         self._count(batch, gone)
         attempts = [it for it in items if type(it) is CompletedAttempt]
         if self._core.tracing is not None:
             self._core.tracing.attempted(attempts)
         self._report(attempts, batch)
+
+    def _find_unblocked(self, batch: SettleBatch) -> None:
+        """Search the store for deliveries that this batch may have unblocked."""
+        keyed = [it.delivery for it in batch.finished if it.delivery.order_key]
+        for subscription_id in {it.subscription_id for it in keyed}:
+            subscription = self._core.catalog.get(subscription_id)
+            if subscription is not None and subscription.endpoint_id:
+                bucket = self._core.fan_out.bucket(subscription)
+                if self._ownership.mine[bucket]:
+                    self._dispatcher.check_store(subscription.endpoint_id)
+                else:
+                    self._ownership.notify_owner(bucket, subscription.endpoint_id, 0)
 
     def _trace_id(self, event: Event) -> str:
         tracing = self._core.tracing

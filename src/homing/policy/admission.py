@@ -29,6 +29,7 @@ from homing.model import (
 from homing.policy.authentication import authentication_problems, token_url_of, ways_of
 from homing.policy.certificates import identity_problems
 from homing.policy.filters import filter_problems
+from homing.policy.order import order_problems
 from homing.policy.signature import read_secret
 from homing.policy.url import parse_url
 
@@ -37,6 +38,7 @@ RESERVED_TYPES = "homing."
 EVENT_BYTES_MAX = 1024 * 1024
 BATCH_EVENTS_MAX = 1_000
 TYPE_CHARS_MAX = 256
+ORDER_KEY_BYTES_MAX = 128
 PROBLEMS_MAX = 100
 MASK = "****"
 
@@ -78,6 +80,9 @@ _RESERVED_PREFIXES = ("proxy-", "webhook-", "homing-")
 
 TYPE_RULE = "must be 1 to 256 of the characters A-Z a-z 0-9 . _ -"
 KEY_RULE = 'must be 1 to 128 visible ASCII characters without "."'
+ORDER_KEY_RULE = (
+    "must be 1 to 128 bytes of printable text (UTF-8), without a space at its beginning or end"
+)
 TENANT_RULE = "must be 1 to 64 of the characters A-Z a-z 0-9 _ -"
 TIME_RULE = "must be an RFC 3339 time, like 2025-01-31T12:00:00Z"
 _FIXED_URL_RULE = (
@@ -101,6 +106,7 @@ class EventDraft(Struct, frozen=True, gc=False):
     time: str | None = None
     trace: str = ""  # the traceparent of the request
     context: str = ""  # the other attributes of a CloudEvent, as JSON
+    order_key: str | None = None  # the object that it is about
 
 
 class SubscriptionDraft(SubscriptionSpec, frozen=True, kw_only=True):
@@ -132,6 +138,7 @@ def check_events(drafts: Sequence[EventDraft]) -> None:
             or (draft.key is not None and _KEY(draft.key) is None)
             or (draft.tenant != DEFAULT_TENANT and _TENANT(draft.tenant) is None)
             or (draft.time is not None and not is_time(draft.time))
+            or (draft.order_key is not None and not is_order_key(draft.order_key))
         ):
             bad.append(index)
     if large:
@@ -154,6 +161,15 @@ def is_type(text: str) -> bool:
 def is_key(text: str) -> bool:
     """Whether an event may have this id."""
     return _KEY(text) is not None
+
+
+def is_order_key(text: str) -> bool:
+    """Whether a text can name the object that an event is about."""
+    if not text or len(text) > ORDER_KEY_BYTES_MAX or not text.isprintable():
+        return False
+    if text[0] == " " or text[-1] == " ":  # A header cannot carry it.
+        return False
+    return text.isascii() or len(text.encode()) <= ORDER_KEY_BYTES_MAX
 
 
 def is_time(text: str) -> bool:
@@ -208,6 +224,8 @@ def _event_problems(index: int, draft: EventDraft) -> list[FieldProblem]:
     problems += tenant_problem(draft.tenant, f"{at}.tenant")
     if draft.time is not None and not is_time(draft.time):
         problems.append(FieldProblem(f"{at}.time", TIME_RULE))
+    if draft.order_key is not None and not is_order_key(draft.order_key):
+        problems.append(FieldProblem(f"{at}.key", ORDER_KEY_RULE))
     return problems
 
 
@@ -253,6 +271,7 @@ def check_subscription(
     problems += _secret_problems(draft.secret)
     problems += _choice_problems(draft, policies)
     problems += _limit_problems(draft)
+    problems += order_problems(draft)
     problems += identity_problems(draft, before=before, now=now)
     if before is None or not _same_filters(draft, before):
         problems += filter_problems(draft.filters, draft.filter_connector)

@@ -156,6 +156,8 @@ def _subscription(it: Subscription) -> Values:
     values["secrets"] = len(it.secrets)
     if it.receiver is not None:
         values["receiver"] = msgspec.to_builtins(it.receiver)
+    if it.paused_since is not None:
+        values["paused_since"] = _time(it.paused_since)
     if it.workfront is not None:
         own = it.workfront
         times = {"version_at": _time(own.version_at), "until": _time(own.until)}

@@ -1,9 +1,10 @@
 """CloudEvents 1.0: from the attributes of one to an event of Homing, and back.
 
-``type``, ``time`` and the data of a CloudEvent are those of the event. Its other attributes are
-the event's *context*, which only the CloudEvents formats send: JSON with sorted names, so that the
-same attributes in another order are the same event. The names of attributes are of a-z and 0-9, so
-two other names are free to say how the data was given:
+``type``, ``time`` and the data of a CloudEvent are those of the event, and the extension
+``partitionkey`` is its key. Its other attributes are the event's *context*, which only the
+CloudEvents formats send: JSON with sorted names, so that the same attributes in another order are
+the same event. The names of attributes are of a-z and 0-9, so two other names are free to say how
+the data was given:
 
 - ``data_base64``: the data is a JSON string of base64, because it is not JSON.
 - ``id`` (a name that no context has otherwise): the id of the CloudEvent, where Homing cannot use
@@ -26,7 +27,7 @@ from msgspec import Struct
 
 from homing.errors import FieldProblem
 from homing.model import Event
-from homing.policy.admission import EventDraft, is_key
+from homing.policy.admission import ORDER_KEY_RULE, EventDraft, is_key, is_order_key
 from homing.policy.trace import read_traceparent
 
 Value = str | bool | int
@@ -36,6 +37,7 @@ ATTRIBUTES_BYTES_MAX = 4 * 1024  # of one event, without its data
 EXTENSIONS_MAX = 32
 VALUE_CHARS_MAX = 1_024
 TENANT = "homingtenant"  # an extension: the tenant, for keys of the operator
+PARTITION_KEY = "partitionkey"  # an extension of CloudEvents: the key of the event
 REQUIRED = ("specversion", "id", "source", "type")
 
 _BASE64 = "data_base64"
@@ -43,8 +45,10 @@ _NAME = re.compile(r"[a-z0-9]{1,40}").fullmatch
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]").search
 _MEDIA_TYPE = re.compile(r"[!#$&^_.+A-Za-z0-9-]+/[!#$&^_.+A-Za-z0-9-]+(?:[ \t]*;[ -~]*)?").fullmatch
 _JSON_TYPE = re.compile(r"[^/]+/(?:[^/;]+\+)?json\s*(?:;|\Z)", re.IGNORECASE).match
-_OWN = frozenset((*REQUIRED, "time"))  # not in a context
-_TEXTS = frozenset((*REQUIRED, "time", "subject", "datacontenttype", "dataschema", TENANT))
+_NOT_IN_CONTEXT = frozenset((*REQUIRED, "time", TENANT, PARTITION_KEY))
+_TEXTS = frozenset(
+    (*REQUIRED, "time", "subject", "datacontenttype", "dataschema", TENANT, PARTITION_KEY)
+)
 _MIN, _MAX = -(2**31), 2**31 - 1
 
 NAME_RULE = "must have a name of 1 to 40 of the characters a-z 0-9"
@@ -88,14 +92,14 @@ def read(
     given, source = str(attributes["id"]), str(attributes["source"])
     key = given if is_key(given) else _made_id(source, given)
     context: dict[str, Value] = {
-        name: value for name, value in attributes.items() if name not in _OWN and name != TENANT
+        name: value for name, value in attributes.items() if name not in _NOT_IN_CONTEXT
     }
     context["source"] = source
     if key != given:
         context["id"] = given
     if content.base64:
         context[_BASE64] = True
-    time = attributes.get("time")
+    time, about = attributes.get("time"), attributes.get(PARTITION_KEY)
     return (
         EventDraft(
             str(attributes.get(TENANT, tenant)),
@@ -105,6 +109,7 @@ def read(
             None if time is None else str(time),
             read_traceparent(str(attributes.get("traceparent", ""))) or trace,
             msgspec.json.encode(context, order="sorted").decode(),
+            None if about is None else str(about),
         ),
         [],
     )
@@ -145,6 +150,8 @@ def _problem(name: str, value: Value) -> str:
         return VALUE_RULE
     if name == "specversion" and value != SPEC_VERSION:
         return VERSION_RULE
+    if name == PARTITION_KEY and not is_order_key(str(value)):
+        return ORDER_KEY_RULE
     if name == "datacontenttype" and _MEDIA_TYPE(str(value)) is None:
         return "must be a media type like application/json"
     return ""
@@ -168,6 +175,8 @@ def attributes_of(event: Event) -> dict[str, Value]:
         "time": event.time,
         "datacontenttype": "application/json",
     }
+    if event.order_key:
+        attributes[PARTITION_KEY] = event.order_key
     if event.context:
         context = msgspec.json.decode(event.context, type=dict[str, Value])
         if context.pop(_BASE64, False):
@@ -199,6 +208,11 @@ def binary_headers(event: Event) -> bytes:
     kind = str(attributes.pop("datacontenttype", "application/octet-stream"))
     lines = [f"ce-{name}: {_header_value(value)}\r\n" for name, value in attributes.items()]
     return "".join((f"content-type: {kind}\r\n", *lines)).encode()
+
+
+def key_line(event: Event) -> bytes:
+    """The header line with the key of an event, written as an attribute in a header is."""
+    return f"homing-key: {_header_value(event.order_key)}\r\n".encode()
 
 
 def context_of(event: Event) -> dict[str, Value] | None:

@@ -14,7 +14,17 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from homing.model import Cause, CauseKey, Delivery, Endpoint, Lane, Reason, State, Status
+from homing.model import (
+    Cause,
+    CauseKey,
+    Delivery,
+    Endpoint,
+    Lane,
+    Reason,
+    State,
+    Status,
+    show_id,
+)
 from homing.policy import retry
 from homing.policy.causes import title
 from homing.policy.health import HealthRules
@@ -39,7 +49,11 @@ class Facts(Struct, frozen=True):
     rules: HealthRules
     rated: bool = False  # its subscription or its host has a limit of attempts per second
     cause: CauseKey | None = None  # of its last failed attempt
+    waits_for: int | None = None  # the delivery of the same key that comes before it
+    superseded_by: str = ""  # the id of the event that is sent instead
     causes: Sequence[Cause] = ()  # the open ones of its endpoint, the latest failure first
+    paused_since: int | None = None  # its subscription is paused by its owner
+    retention_ms: int = 0  # of its tenant
 
 
 def explain(facts: Facts, *, now: int) -> Sentence:
@@ -68,6 +82,8 @@ def _status(facts: Facts, now: int) -> Sentence:
             return _dropped(facts)
         case Status.CANCELLED:
             return _cancelled(facts)
+        case Status.SUPERSEDED:
+            return _superseded(facts)
         case _ as never:
             assert_never(never)
 
@@ -90,6 +106,12 @@ def _dropped(facts: Facts) -> Sentence:
     match facts.reason:
         case Reason.EXHAUSTED:
             return say("{}the last attempt failed and no retry was left{}", begin, replay)
+        case Reason.EXPIRED if _was_paused(facts):
+            return say(
+                "{}its subscription was paused until its event was past the retention{}",
+                begin,
+                replay,
+            )
         case Reason.EXPIRED:
             return say(
                 "{}{} until the delivery's window ended at {}{}",
@@ -112,6 +134,11 @@ def _dropped(facts: Facts) -> Sentence:
             assert_never(never)
 
 
+def _was_paused(facts: Facts) -> bool:
+    """Whether a dropped delivery had not reached the end of its window: a pause held it."""
+    return facts.finished_at is not None and facts.finished_at < facts.delivery.expires_at
+
+
 def _cancelled(facts: Facts) -> Sentence:
     why = ""
     if facts.reason is Reason.SUBSCRIPTION_DELETED:
@@ -125,6 +152,17 @@ def _cancelled(facts: Facts) -> Sentence:
     return say("Cancelled{} after {}{}.", _finish(facts), _attempts(facts.delivery.attempts), why)
 
 
+def _superseded(facts: Facts) -> Sentence:
+    by = f" by {facts.superseded_by}" if facts.superseded_by else ""
+    return say(
+        "Superseded{}{} after {}: a newer event of the same key was accepted, and its subscription "
+        "wants only the latest.",
+        _finish(facts),
+        by,
+        _attempts(facts.delivery.attempts),
+    )
+
+
 def _finish(facts: Facts) -> Part:
     return "" if facts.finished_at is None else say(" at {}", At(facts.finished_at))
 
@@ -136,6 +174,10 @@ def _pending(facts: Facts, now: int) -> Sentence:
     endpoint = facts.endpoint
     if facts.in_flight is not None:
         return _in_flight(facts, facts.in_flight, now)
+    if facts.paused_since is not None:
+        return _paused(facts, facts.paused_since, now)
+    if facts.delivery.order_seq:
+        return _blocked(facts, endpoint)
     if endpoint is None:
         return say("Waiting: its endpoint is unknown; {}.", _turn(facts.delivery, facts, now))
     match endpoint.health.state:
@@ -145,6 +187,34 @@ def _pending(facts: Facts, now: int) -> Sentence:
             return _held_back(facts, endpoint, now)
         case _ as never:
             assert_never(never)
+
+
+def _paused(facts: Facts, since: int, now: int) -> Sentence:
+    """Its subscription is paused; the state of the endpoint matters only after that."""
+    delivery = facts.delivery
+    left_ms = max(delivery.due_at - max(now, since), 0)
+    wait = "at once" if not left_ms or delivery.is_first else f"{span_text(left_ms)} later"
+    return say(
+        "Waiting: its subscription has been paused since {}; nothing is attempted until a person "
+        "resumes it, then {} is made {}; its window does not run meanwhile; dropped at {} if the "
+        "pause lasts until then.",
+        At(since),
+        _name(delivery, facts),
+        wait,
+        At(delivery.accepted_at + facts.retention_ms),
+    )
+
+
+def _blocked(facts: Facts, endpoint: Endpoint | None) -> Sentence:
+    """It waits for an earlier delivery of its key."""
+    if facts.waits_for is None:
+        before = "an attempt of an earlier delivery of the same key that was cancelled"
+    else:
+        before = f"{show_id('dlv', facts.waits_for)} of the same key"
+    begin = say("Waiting: it waits for {} and is attempted when that is finished", before)
+    if endpoint is None or endpoint.health.state is State.ENABLED:
+        return say("{}; its window begins then.", begin)
+    return say("{}; {}; {}", begin, _state(endpoint, facts.rules), _dropped_at(facts.delivery))
 
 
 def _enabled(facts: Facts, endpoint: Endpoint, now: int) -> Sentence:
@@ -209,7 +279,10 @@ def _in_flight(facts: Facts, lane: Lane, now: int) -> Sentence:
         _name(delivery, facts),
         span_text(facts.schedule.deadline_ms),
     )
-    if endpoint is not None and endpoint.health.state is not State.ENABLED:
+    if facts.paused_since is not None:
+        paused = At(facts.paused_since)
+        begin = say("{}; meanwhile its subscription was paused, at {}", begin, paused)
+    elif endpoint is not None and endpoint.health.state is not State.ENABLED:
         begin = say("{}; meanwhile {}", begin, _state(endpoint, facts.rules))
     if again is None:
         return say("{}; if it fails, no retry is left and the delivery is dropped.", begin)
@@ -252,10 +325,14 @@ def _cause(delivery: Delivery, endpoint: Endpoint) -> Part:
     if delivery.attempts:
         return f"{_attempts(delivery.attempts)} so far, without success"
     accepted = At(delivery.accepted_at)
+    if delivery.replay and delivery.root_id == delivery.id:
+        return say("it was made at {} for a past event and not yet attempted", accepted)
     if delivery.replay:
         return say("it is a replay made at {} and not yet attempted", accepted)
-    if delivery.due_at > delivery.accepted_at:
+    if delivery.due_at > delivery.ready_at:
         return f"it waits for its turn: {_RATED}"
+    if delivery.unblocked_at:
+        return say("it was unblocked at {} and not yet attempted", At(delivery.ready_at))
     if delivery.accepted_at < endpoint.health.enabled_since:
         return say(
             "it was accepted at {} and waited until its endpoint was enabled at {}",

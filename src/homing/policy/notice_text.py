@@ -37,6 +37,7 @@ _NAMES = {
     NoticeKind.GONE: "gone",
     NoticeKind.OUTAGE: "sender outage",
     NoticeKind.OUTAGE_OVER: "sender outage over",
+    NoticeKind.COMMITS_LOST: "lost commits",
 }
 
 
@@ -101,6 +102,8 @@ def headline(notice: Notice) -> str:  # noqa: C901 - a line for each kind
             return "This installation cannot send: sender outage"
         case NoticeKind.OUTAGE_OVER:
             return "Sending works again"
+        case NoticeKind.COMMITS_LOST:
+            return "The database has lost commits in a failover"
 
 
 def sentence(notice: Notice) -> str:  # noqa: C901 - a sentence for each kind
@@ -160,6 +163,12 @@ def sentence(notice: Notice) -> str:  # noqa: C901 - a sentence for each kind
             )
         case NoticeKind.OUTAGE_OVER:
             return f"The outage lasted {span_text(facts.get('outage_ms', 0))}; sending resumes."
+        case NoticeKind.COMMITS_LOST:
+            return (
+                "A failover went to a standby that did not have all commits. "
+                f"{facts.get('text', '')} Confirm it on the page System, or with `homing "
+                "lost-commits confirm`."
+            )
 
 
 def _whose(notice: Notice) -> str:

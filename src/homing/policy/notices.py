@@ -60,6 +60,10 @@ class NoticeKind(TextEnum):
     GONE = "gone"  # a receiver responded with 410, and its subscription is inactive
     OUTAGE = "outage"  # of the sender; to the operator only
     OUTAGE_OVER = "outage_over"
+    COMMITS_LOST = "commits_lost"  # in a failover of the database; to the operator only
+
+
+OPERATORS_ONLY = frozenset({NoticeKind.OUTAGE, NoticeKind.OUTAGE_OVER, NoticeKind.COMMITS_LOST})
 
 
 class TargetKind(TextEnum):
@@ -275,7 +279,7 @@ def _settings_problems(draft: TargetDraft, is_zone: Callable[[str], bool]) -> li
         reason = f"must be at most {NAME_CHARS_MAX} printable characters"
         problems.append(FieldProblem("name", reason))
     if draft.tenant != OPERATOR:
-        own = {NoticeKind.OUTAGE, NoticeKind.OUTAGE_OVER} & set(draft.kinds)
+        own = OPERATORS_ONLY & set(draft.kinds)
         problems += [
             FieldProblem("notices", f"must not contain {it}: only the operator's targets get it")
             for it in sorted(own)

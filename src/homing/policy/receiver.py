@@ -55,13 +55,14 @@ def is_gone(subscription: Subscription) -> bool:
     return subscription.receiver is not None and subscription.receiver.gone_at is not None
 
 
-def is_over(subscription: Subscription, accepted_at: int) -> bool:
-    """Whether a delivery of this time is cancelled: it was accepted before the 410.
+def is_over(subscription: Subscription, delivery_id: int) -> bool:
+    """Whether a delivery is cancelled: it was accepted before the 410.
 
-    A replay that a person makes after it is sent like any other.
+    A replay that a person makes after it is sent like any other. Ids decide, not times: what was
+    accepted while the clock was ahead has a later time, and ids never go back.
     """
     state = subscription.receiver
-    return state is not None and state.gone_at is not None and accepted_at <= state.gone_at
+    return state is not None and state.gone_at is not None and delivery_id <= state.gone_upto_id
 
 
 def after_change(before: Subscription, after: Subscription) -> Subscription:
@@ -73,5 +74,5 @@ def after_change(before: Subscription, after: Subscription) -> Subscription:
         return after
     if not after.active and after.url == before.url:
         return after
-    state = replace(before.receiver, gone_at=None)
+    state = replace(before.receiver, gone_at=None, gone_upto_id=0)
     return replace(after, receiver=None if state == ReceiverState() else state)

@@ -27,7 +27,7 @@ from typing import assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from homing.model import Delivery
+from homing.model import Delivery, Endpoint, Health, Lane, State
 
 SENDER_ERROR_FIRST_MS = 5_000
 SENDER_ERROR_MAX_MS = 60_000
@@ -110,7 +110,7 @@ def after_failure(
     """The row with its next retry; None if no retry is left: it is dropped as exhausted."""
     t0 = delivery.t0
     if t0 is None:  # If it was held back, count from its acceptance.
-        t0 = delivery.accepted_at if delivery.accepted_at < enabled_since else now
+        t0 = _begin(delivery) if delivery.ready_at < enabled_since else now
     step = _ahead(schedule, t0=t0, retry=delivery.retry, now=now)
     if step is None:
         return None
@@ -142,7 +142,7 @@ def after_probe_failure(delivery: Delivery, schedule: Schedule, *, now: int) -> 
     if delivery.t0 is not None:
         due_at = min(delivery.due_at, delivery.expires_at)
         return replace(delivery, attempts=attempts, sender_errors=0, due_at=due_at)
-    t0 = delivery.accepted_at
+    t0 = _begin(delivery)
     end = window_end(t0, schedule)
     step = _ahead(schedule, t0=t0, retry=delivery.retry, now=now)
     due_at = min(delivery.due_at, end)
@@ -168,6 +168,11 @@ def after_sender_error(delivery: Delivery, *, now: int, probe: bool = False) -> 
         sender_errors=delivery.sender_errors + 1,
         due_at=now + wait_ms,
     )
+
+
+def _begin(delivery: Delivery) -> int:
+    """When it was accepted or unblocked, without the time for which it was paused since."""
+    return delivery.ready_at + delivery.paused_ms
 
 
 def held_past_window(delivery: Delivery, *, enabled_since: int) -> bool:
@@ -199,6 +204,41 @@ def remaining(delivery: Delivery, schedule: Schedule) -> tuple[tuple[int, int], 
         n, at = step.n, due_at
         ahead.append((n, at))
     return tuple(ahead)
+
+
+def ahead(
+    delivery: Delivery, schedule: Schedule, health: Health | None, *, is_paused: bool
+) -> tuple[tuple[int, int], ...]:
+    """The retries that will be made.
+
+    None while its endpoint is disabled or frozen or its subscription is paused, and none for a
+    delivery that will be dropped without another attempt.
+    """
+    if is_paused or health is None or health.state is not State.ENABLED:
+        return ()
+    if held_past_window(delivery, enabled_since=health.enabled_since):
+        return ()
+    return remaining(delivery, schedule)
+
+
+def why_not_now(
+    delivery: Delivery, endpoint: Endpoint | None, *, in_flight: Lane | None, is_paused: bool
+) -> str:
+    """Why a person cannot have a pending delivery tried now; "" if it can be."""
+    if in_flight is not None:
+        return "An attempt of this delivery is being made now: wait for its outcome."
+    if is_paused:
+        return "Its subscription is paused: resume it, or send a test event."
+    if delivery.order_seq:
+        return "It waits for an earlier delivery of the same key, which must be finished first."
+    if endpoint is None:
+        return "The endpoint of this delivery is unknown."
+    health = endpoint.health
+    if health.state is not State.ENABLED:
+        return f"The endpoint is {health.state}: enable it, or send a test event."
+    if held_past_window(delivery, enabled_since=health.enabled_since):
+        return "Its window has ended, so it will be dropped: replay it then."
+    return ""
 
 
 def retry_after_at(value: str, *, now: int, wall: int) -> int | None:

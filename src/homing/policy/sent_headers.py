@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from binascii import b2a_base64
 from collections.abc import Callable
+from functools import cache
 
 from msgspec import Struct
 from msgspec.msgpack import Decoder, Encoder
@@ -45,6 +46,7 @@ short_form: Callable[[tuple[object, ...]], bytes] = Encoder().encode
 _read = Decoder(_ShortForm).decode
 
 
+@cache
 def prepared(content_type: bytes) -> tuple[int, bytes]:
     """The form, and the lines, still without webhook id, time, signatures, type, id and number."""
     form = next(it for it, known in _CONTENT_TYPES.items() if known == content_type)

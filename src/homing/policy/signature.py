@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 from base64 import b64decode, b64encode
 from base64 import urlsafe_b64encode as b64url
-from binascii import b2a_base64
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Sequence
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -41,7 +41,7 @@ def read_secret(text: str) -> bytes:
         raise _refused(f"must begin with {PREFIX}")
     coded = text[len(PREFIX) :].rstrip("=")
     try:
-        key = b64decode(coded + "=" * (-len(coded) % 4), validate=True)
+        key = a2b_base64(coded + "=" * (-len(coded) % 4), strict_mode=True)
     except ValueError:
         raise _refused("must be base64 after its prefix") from None
     if not KEY_BYTES_MIN <= len(key) <= KEY_BYTES_MAX:

@@ -6,7 +6,15 @@ API keys. Each method is one transaction. A store that cannot commit raises ``St
 and nothing of the call is stored.
 """
 
-from homing.ports.admin import AdminStore, CleanupJob, CleanupStep, ReplayFilter, ReplayJob
+from homing.ports.admin import (
+    AdminStore,
+    CleanupJob,
+    CleanupStep,
+    KeyRelease,
+    PastEvent,
+    ReplayFilter,
+    ReplayJob,
+)
 from homing.ports.clock import Clock, ClockMark, ClockState, ClockStore, Move
 from homing.ports.encryption import Claim, EncryptionStore
 from homing.ports.fleet import FleetState, FleetStore, FleetView, Lease, Member, NotificationBus
@@ -15,10 +23,15 @@ from homing.ports.flow import (
     DueRows,
     EndpointStart,
     FlowStore,
+    Latest,
     NewEvent,
+    Place,
+    ProbeTaken,
     Receipt,
     Refusal,
     SettleBatch,
+    SettleResult,
+    Source,
 )
 from homing.ports.keys import KeySession, KeyStore
 from homing.ports.notices import Mail, Mailer, NoticeStore, TakenMessage
@@ -66,8 +79,10 @@ __all__ = [
     "FleetStore",
     "FleetView",
     "FlowStore",
+    "KeyRelease",
     "KeySession",
     "KeyStore",
+    "Latest",
     "Lease",
     "Ledger",
     "Mail",
@@ -82,6 +97,9 @@ __all__ = [
     "OutboxRow",
     "OutboxStats",
     "OutboxStore",
+    "PastEvent",
+    "Place",
+    "ProbeTaken",
     "PublishRows",
     "Receipt",
     "Refusal",
@@ -96,6 +114,8 @@ __all__ = [
     "Selection",
     "Sender",
     "SettleBatch",
+    "SettleResult",
+    "Source",
     "TakenMessage",
     "ViewStore",
 ]

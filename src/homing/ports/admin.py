@@ -11,11 +11,14 @@ from homing.model import (
     Attempt,
     Delivery,
     Endpoint,
+    Event,
     Finished,
     SigningKeys,
     Subscription,
     Transition,
 )
+from homing.policy.bulk import Counted
+from homing.policy.commit_loss import CommitLoss
 from homing.policy.erasure import ErasedId
 from homing.policy.notices import Notice
 from homing.ports.erasures import Erasable, ErasedTenants, Erasure
@@ -27,11 +30,22 @@ class CleanupJob(Struct, frozen=True):
     """Bulk work that a change leaves behind, done in bounded steps and kept until done."""
 
     id: int
-    kind: str  # "move": pending rows follow its URL; "cancel": it was deleted; "gone": a 410
+    kind: str  # "move": pending rows follow its URL; "cancel": it was deleted; "gone": a 410;
+    # "unblock": it has no order any more
     subscription_id: int
     endpoint_id: int  # where the pending rows are
     after_id: int  # done up to here
     bucket: int = 0  # where the pending rows are: its holder does it
+
+
+class KeyRelease(Struct, frozen=True):
+    """A delivery that was cancelled or erased: its key waits until it is not in flight."""
+
+    delivery_id: int
+    bucket: int
+    endpoint_id: int
+    subscription_id: int
+    order_key: str
 
 
 class CleanupStep(Struct, frozen=True):
@@ -45,6 +59,8 @@ class ReplayFilter(Selection, frozen=True):
     """The finished deliveries that a bulk replay takes: those that a list showed at ``as_of``."""
 
     as_of: int | None = None  # deliveries that had finished by then; None: all that are finished
+    backfill: bool = False  # it takes no deliveries, but events that a subscription has none of
+    per_second: int = 0  # deliveries that a backfill makes
 
 
 class ReplayJob(Struct, frozen=True):
@@ -59,6 +75,15 @@ class ReplayJob(Struct, frozen=True):
     scanned: int = 0
     replayed: int = 0
     skipped: int = 0  # subscription gone, or data past retention
+
+
+class PastEvent(Struct, frozen=True):
+    """An event that a backfill looks at."""
+
+    id: int
+    type: str
+    size: int  # of its data
+    key: str = ""
 
 
 class AdminStore(Protocol):
@@ -160,6 +185,15 @@ class AdminStore(Protocol):
         of the job's bucket (0: no lease is needed).
         """
 
+    async def add_commit_loss(self, loss: CommitLoss) -> None:
+        """Write down that commits are lost; once more is the same."""
+
+    async def commit_losses(self) -> list[CommitLoss]:
+        """The losses that no operator has confirmed, newest first."""
+
+    async def confirm_commit_losses(self, *, now: int) -> list[CommitLoss]:
+        """Confirm all losses; returns those that were not confirmed before."""
+
     async def set_endpoint(
         self,
         endpoint: Endpoint,
@@ -174,8 +208,23 @@ class AdminStore(Protocol):
         Otherwise StaleEndpoints: another process has changed it.
         """
 
+    async def key_releases(self, *, limit: int) -> list[KeyRelease]:
+        """Deliveries that were cancelled or erased, and whose keys still wait for that."""
+
+    async def release_keys(
+        self,
+        releases: Sequence[KeyRelease],
+        *,
+        now: int,
+        fences: Sequence[tuple[int, int]] = (),
+    ) -> list[Delivery]:
+        """Unblock the next deliveries of these keys; return them. LostLeases on another epoch."""
+
     async def cancel_delivery(self, delivery_id: int, *, now: int) -> Delivery:
         """Cancel it; raises AlreadyFinished or NotFound."""
+
+    async def try_delivery_now(self, delivery_id: int, *, due_at: int) -> Delivery:
+        """Make it due then, unless it is due earlier; raises AlreadyFinished or NotFound."""
 
     async def replay(self, delivery_id: int, *, new: Delivery) -> Delivery:
         """Write ``new`` (its event, root and subscription are taken from the old one).
@@ -184,6 +233,28 @@ class AdminStore(Protocol):
         """
 
     async def save_replay_job(self, job: ReplayJob) -> None: ...
+
+    async def save_backfill(self, job: ReplayJob) -> ReplayJob:
+        """Store a backfill, which takes the events that are stored now.
+
+        Conflict if another one of the same subscription is running.
+        """
+
+    async def past_events(
+        self, job: ReplayJob, *, limit: int
+    ) -> tuple[list[PastEvent], int, int, bool]:
+        """Of the next ``limit`` events: those of the tenant that the subscription has none of.
+
+        With how many were read, the last id that was read, and whether that is all.
+        """
+
+    async def newest_of_key(
+        self, tenant: str, key: str, *, from_id: int, before_id: int, limit: int
+    ) -> list[PastEvent]:
+        """The newest events of a key from one of them on, the newest first."""
+
+    async def events_whole(self, event_ids: Sequence[int]) -> list[Event]:
+        """These events with their data, without those that no longer exist."""
 
     async def replay_job(self, job_id: int) -> ReplayJob | None: ...
 
@@ -194,6 +265,9 @@ class AdminStore(Protocol):
 
     async def count_replay(self, job: ReplayJob, *, now: int, limit: int) -> tuple[int, bool]:
         """How many deliveries it would take among ``limit`` rows; False: there are more rows."""
+
+    async def replay_groups(self, job: ReplayJob, *, now: int, limit: int) -> Counted:
+        """The deliveries that it would take among ``limit`` rows, by status, tenant and cause."""
 
     async def candidates(
         self, job: ReplayJob, *, now: int, limit: int
@@ -255,8 +329,8 @@ class AdminStore(Protocol):
     async def hide_erased(self, erasure_id: int, *, more: bool) -> int:
         """Raise the version of the catalog, with which all processes forget what was erased."""
 
-    async def erase_rest_of_tenant(self, erasure: Erasure, *, limit: int) -> bool:
-        """Remove some rows of a tenant besides its events; whether all are gone."""
+    async def erase_rest_of_tenant(self, erasure: Erasure, *, limit: int) -> CleanupStep:
+        """Remove some rows of a tenant besides its events; ``done`` if all are gone."""
 
     async def finish_erasure(self, erasure_id: int, *, now: int) -> None: ...
 

@@ -65,6 +65,12 @@ class FleetStore(Protocol):
     async def leave(self, member_id: int) -> None:
         """Give up all buckets and remove the process."""
 
+    async def heal(self, member_id: int, *, epochs: Mapping[int, int], catalog: int) -> None:
+        """After lost commits: free this process's buckets, and those with older epochs than these.
+
+        Their epochs, and the version of the catalog, become higher than any that was seen.
+        """
+
     async def recent(
         self, buckets: Sequence[int], *, from_id: int, upto_id: int
     ) -> list[tuple[int, int]]:

@@ -22,6 +22,14 @@ from homing.policy.erasure import ErasedId
 from homing.policy.notices import Notice
 
 
+class Latest(Struct, frozen=True, gc=False, array_like=True):
+    """A delivery of a subscription that wants only the newest event of a key."""
+
+    delivery_id: int
+    quiet_ms: int = 0  # the first attempt of a key waits until no newer event came for so long …
+    max_wait_ms: int = 0  # … at most so long in all
+
+
 class NewEvent(Struct, frozen=True, gc=False, array_like=True):
     """An event to be written with all its deliveries."""
 
@@ -31,11 +39,13 @@ class NewEvent(Struct, frozen=True, gc=False, array_like=True):
     fields: tuple[bytes, ...] | None = None  # hashes of payload fields; None: there are none
     erased: tuple[ErasedId, ...] = ()  # hashes of its id, where ids of erased events are remembered
     pulled: tuple[int, ...] = ()  # matching subscriptions without a URL
+    ordered: tuple[int, ...] = ()  # the ids of deliveries whose subscriptions have an order
+    latest: tuple[Latest, ...] = ()  # of these, those that supersede older ones of their key
 
     def content_hash(self) -> bytes:
         """Tells a repeated id with equal content from a conflict; computed off the event loop."""
         event = self.event
-        return content_hash(event.type, self.given_time, event.data, event.context)
+        return content_hash(event.type, self.given_time, event.data, event.context, event.order_key)
 
 
 class Receipt(Struct, frozen=True, gc=False, array_like=True):
@@ -44,6 +54,8 @@ class Receipt(Struct, frozen=True, gc=False, array_like=True):
     key: str
     deliveries: int
     new: bool
+    blocked: tuple[int, ...] = ()  # the ids of its deliveries that wait for others of their key
+    superseded: int = 0  # older deliveries of its key that it has superseded
 
 
 class Refusal(Struct, frozen=True):
@@ -52,13 +64,17 @@ class Refusal(Struct, frozen=True):
     conflicts: tuple[int, ...]
 
 
-class EndpointStart(Struct, frozen=True):
+class EndpointStart(Struct, frozen=True, array_like=True):
     """An endpoint at the start of a process: when it has the next delivery to attempt."""
 
     endpoint: Endpoint
     first: bool  # it has deliveries that were never attempted
     next_due: int | None  # the earliest due time among the others
     oldest_id: int | None  # of all pending deliveries; None: there are none
+
+
+Source = tuple[int, int]  # rows that are read in one order: a part of an endpoint, and a lane
+Place = tuple[int, int]  # of a row in its source: its due time, its id
 
 
 class DueAsk(Struct, frozen=True, gc=False):
@@ -70,9 +86,11 @@ class DueAsk(Struct, frozen=True, gc=False):
     retry: int  # rows wanted of the retry lane, including those in memory
     bucket: int  # of the endpoint
     after_part: int = 0  # fair groups take turns: the rows begin with the group after this one
+    paused: frozenset[int] = frozenset()  # subscriptions whose rows are left out
+    seen: Mapping[Source, Place] = {}  # with ``paused``: rows up to here are left out, too
 
 
-class DueRows(Struct, frozen=True, gc=False):
+class DueRows(Struct, frozen=True, gc=False, array_like=True):
     """Rows in the order in which they should be attempted.
 
     ``fresh``: never attempted, accepted at or after ``enabled_since``, by acceptance; where there
@@ -87,6 +105,15 @@ class DueRows(Struct, frozen=True, gc=False):
     retry: tuple[Work, ...]
     more_fresh: bool
     next_due: int | None
+    seen: Mapping[Source, Place] = {}  # with ``paused``: where the next request continues
+
+
+class ProbeTaken(Struct, frozen=True, gc=False):
+    """The delivery for a probe among those of subscriptions that are not paused."""
+
+    work: Work | None
+    seen: Mapping[Source, Place]  # where the next search continues
+    more: bool  # not all rows were searched
 
 
 class SettleBatch(Struct, frozen=True, array_like=True):
@@ -111,6 +138,16 @@ class SettleBatch(Struct, frozen=True, array_like=True):
     failures: tuple[Failures, ...] = ()  # failed attempts by endpoint and cause
     recovered: tuple[tuple[int, int], ...] = ()  # failing endpoints with their first success
     guarded: tuple[int, ...] = ()  # of ``endpoints``, those whose columns of the guard changed
+    latest: tuple[int, ...] = ()  # of ``waiting``, those that a newer event of their key supersedes
+
+
+class SettleResult(Struct, frozen=True, array_like=True):
+    """What a settle wrote besides the batch."""
+
+    gone: frozenset[int] = frozenset()  # the ids that were no longer pending
+    unblocked: tuple[Delivery, ...] = ()  # deliveries that waited for finished ones of their key
+    superseded: frozenset[int] = frozenset()  # ids of ``latest`` that are finished by a newer one
+    known: bool = True  # False: the batch was written before, and its result was lost
 
 
 class FlowStore(Protocol):
@@ -127,6 +164,9 @@ class FlowStore(Protocol):
         Calls are done, and return, in the order in which they were made. Raises StaleCatalog if
         subscriptions have changed since ``catalog_version``.
         """
+
+    async def check_marks(self) -> None:
+        """Raises DatabaseBehind if the store no longer has batches that were committed here."""
 
     async def start_page(self, after_id: int, limit: int) -> list[EndpointStart]:
         """Endpoints with an id above ``after_id`` that have pending deliveries, in order of id."""
@@ -163,6 +203,27 @@ class FlowStore(Protocol):
         generation, LostLeases on another epoch of its bucket (0: no lease is needed).
         """
 
+    async def take_unpaused_probe(
+        self,
+        endpoint: Endpoint,
+        *,
+        next_probe_at: int,
+        now: int,
+        skip_expired: bool,
+        paused: frozenset[int],
+        seen: Mapping[Source, Place],
+        epoch: int = 0,
+    ) -> ProbeTaken:
+        """As ``take_probe``, without the rows of paused subscriptions, in bounded steps.
+
+        ``seen`` is where an earlier step stopped.
+        """
+
+    async def older(
+        self, endpoint_id: int, *, bucket: int, after_id: int, before_id: int, limit: int
+    ) -> list[Delivery]:
+        """The next pending rows of an endpoint with ids between these two, in order of id."""
+
     async def expired(
         self, endpoint_id: int, *, bucket: int, now: int, after_id: int, limit: int
     ) -> tuple[list[Delivery], int | None, int | None]:
@@ -172,8 +233,21 @@ class FlowStore(Protocol):
         earliest end of a window among the other rows that were read.
         """
 
-    async def settle(self, batch: SettleBatch) -> frozenset[int]:
-        """Write a batch; returns the ids that were no longer pending."""
+    async def settle(self, batch: SettleBatch) -> SettleResult:
+        """Write a batch; finished deliveries unblock the next ones of their keys."""
+
+    async def newest(
+        self,
+        deliveries: Sequence[Delivery],
+        *,
+        now: int,
+        fences: Sequence[tuple[int, int]] = (),
+    ) -> dict[int, Work]:
+        """The newest deliveries of the keys of these, which are about to be attempted.
+
+        By the id of the older one, which is superseded. One without a newer event is left out.
+        Raises LostLeases on another epoch.
+        """
 
     async def remove_history(self, *, before: int, limit: int, epoch: int = 0) -> int:
         """Remove up to ``limit`` rows of history, attempts and events; returns how many.
@@ -192,6 +266,12 @@ class FlowStore(Protocol):
 
         It reads ``limit`` events after a key. Returns how many it removed, and the key to continue
         after, None at the end. LostLeases on another ``epoch`` of bucket 0.
+        """
+
+    async def expire_blocked(self, *, before: int, now: int, limit: int, epoch: int = 0) -> int:
+        """Drop up to ``limit`` blocked deliveries that were accepted before this time.
+
+        Returns how many. LostLeases on another ``epoch`` of bucket 0.
         """
 
     async def fold_rollups(self, *, now: int, before: int, limit: int) -> int:

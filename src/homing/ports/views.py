@@ -22,6 +22,7 @@ from homing.model import (
     Subscription,
     Transition,
 )
+from homing.policy.bulk import Counted
 from homing.ports.fleet import FleetView
 
 # Bounds of the histogram of durations in milliseconds; the last count is of longer ones.
@@ -53,6 +54,8 @@ class DeliveryRow(Struct, frozen=True):
     event_type: str
     url: str
     last_failure: LastFailure | None = None
+    order_key: str = ""  # the key of the event
+    superseded_by: int = 0  # the event that is sent instead
 
 
 class AttemptFilter(Struct, frozen=True):
@@ -119,7 +122,7 @@ class DeliveryFilter(Selection, frozen=True):
 
 
 class Ledger(Struct, frozen=True):
-    """accepted = delivered + pending + dropped + cancelled, per tenant, always.
+    """accepted = delivered + pending + dropped + cancelled + superseded, per tenant, always.
 
     ``pending`` is counted row by row up to a limit; beyond it ``counted`` is False, and ``pending``
     is the difference of the others.
@@ -131,6 +134,7 @@ class Ledger(Struct, frozen=True):
     pending: int
     dropped: int
     cancelled: int
+    superseded: int
     counted: bool
 
 
@@ -290,6 +294,9 @@ class ViewStore(BoardStore, SearchStore, Protocol):
 
     async def event(self, key: str, *, tenant: str) -> EventRow | None: ...
 
+    async def event_key(self, event_id: int) -> str:
+        """The id that people see of an event; empty if it is not kept."""
+
     async def event_deliveries(self, event_id: int, *, limit: int) -> list[DeliveryRow]:
         """The deliveries of one event, replays included, oldest first."""
 
@@ -325,7 +332,16 @@ class ViewStore(BoardStore, SearchStore, Protocol):
     ) -> tuple[list[DeliveryRow], int | None]:
         """Pending and finished in one statement: a row that moves is neither missed nor doubled."""
 
+    async def pending_groups(self, conditions: DeliveryFilter, *, limit: int) -> Counted:
+        """The pending deliveries that match among ``limit`` rows, by tenant and cause."""
+
     async def delivery(self, delivery_id: int) -> DeliveryRow | None: ...
+
+    async def in_order(self, delivery_id: int) -> tuple[Delivery, int | None] | None:
+        """A pending delivery with a key, and the id of the one that it waits for.
+
+        The id is None if it is not blocked, or waits for one that was cancelled in flight.
+        """
 
     async def deliveries_by_id(self, ids: Sequence[int]) -> dict[int, DeliveryRow]:
         """Those that are still stored, pending or finished."""

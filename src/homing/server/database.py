@@ -37,6 +37,7 @@ from homing.store.admin import Admin
 from homing.store.audit import Audit
 from homing.store.audited import Audited, Auditor
 from homing.store.clock_marks import ClockMarks
+from homing.store.connect import Connector
 from homing.store.encryption import (
     EncryptedAdmin,
     EncryptedNotices,
@@ -174,7 +175,9 @@ async def _in_a_fleet(settings: Settings) -> Stores:
         pooled=database.pooled,
         hot=HOT_CONNECTIONS - (WRITING_CONNECTIONS if in_process else 0),
     )
-    line = database.listen_url or (None if database.pooled else database.url)
+    line = None if database.pooled else db.connector
+    if database.listen_url:
+        line = Connector(database.listen_url)
     fleet_db = db.with_own_connections()
     wire, leases = PostgresNotificationBus(db, line), Leases(fleet_db)
     writer: PostgresWriterProcess | None = None

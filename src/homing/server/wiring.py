@@ -193,6 +193,7 @@ def engine_options(settings: Settings) -> EngineOptions:
         policy=delivery.policy,
         tenant_policies=settings.tenants.policies,
         trace_share=settings.telemetry.otel_trace_share,
+        hold_after_lost_commits=settings.fleet.on_lost_commits == "hold",
         health=delivery.health,
         tenant_health=settings.tenants.health,
         host_rate_per_second=delivery.host_rate_per_second,

@@ -3,8 +3,9 @@
 It is asyncio's own loop with a selector that never waits. Time starts at 0 and moves only when
 nothing is ready to run. If there is no timer either, every task would wait for ever: that raises
 ``WaitsForEver`` instead of hanging. Tasks that run without end while no time passes raise
-``SpinsForEver``. There are no threads, sockets or signals, except for an interrupt, which waits for
-the end of a turn: in the middle of one it would leave coroutines that were never started.
+``SpinsForEver``. There are no sockets or signals, except for an interrupt, which waits for the end
+of a turn: in the middle of one it would leave coroutines that were never started. There are no
+threads: what is given to one runs at once, because the clock would jump while a thread works.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import selectors
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from contextvars import Context
 from itertools import count
@@ -88,6 +90,16 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def time_ms(self) -> int:
         return self._virtual.time_ms
+
+    def run_in_executor(  # type: ignore[override]
+        self, _executor: Executor | None, call: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:
+        done: asyncio.Future[T] = self.create_future()
+        try:
+            done.set_result(call(*args))
+        except Exception as error:  # noqa: BLE001 - handed on, as a thread does
+            done.set_exception(error)
+        return done
 
     def interrupt(self) -> None:
         """Stop at the end of this turn; the second time at once."""

@@ -14,7 +14,16 @@ from homing.engine.options import EngineOptions
 from homing.model import Endpoint, Failure, Format, Phases, Subscription, Transition
 from homing.policy.admission import SubscriptionDraft
 from homing.policy.audit import AuditDraft
-from homing.ports import AdminStore, FlowStore, Request, Response, Sender, SettleBatch, ViewStore
+from homing.ports import (
+    AdminStore,
+    FlowStore,
+    Request,
+    Response,
+    Sender,
+    SettleBatch,
+    SettleResult,
+    ViewStore,
+)
 from homing.sim.loop import VirtualClock
 from homing.store.admin import Admin
 from homing.store.flow import Flow
@@ -147,10 +156,10 @@ class WatchedFlow(Flow):
         super().__init__(db)
         self._world = world
 
-    async def settle(self, batch: SettleBatch) -> frozenset[int]:
-        gone = await super().settle(batch)
-        self._world.watch.settled(batch, gone)
-        return gone
+    async def settle(self, batch: SettleBatch) -> SettleResult:
+        result = await super().settle(batch)
+        self._world.watch.settled(batch, result.gone)
+        return result
 
 
 class WatchedAdmin(Admin):

@@ -13,8 +13,11 @@ from homing.model import (
     Attempt,
     Delivery,
     Endpoint,
+    Event,
     Finished,
+    Order,
     Reason,
+    ReceiverState,
     SigningKeys,
     Status,
     Subscription,
@@ -22,13 +25,15 @@ from homing.model import (
     show_id,
 )
 from homing.policy.audit import AuditDraft
+from homing.policy.bulk import Counted
+from homing.policy.commit_loss import LISTED_MAX, CommitLoss, missing_text
 from homing.policy.erasure import ErasedId
 from homing.policy.notices import Notice
 from homing.policy.receiver import is_gone
-from homing.ports import CleanupJob, CleanupStep, NewEvent, ReplayJob
+from homing.ports import CleanupJob, CleanupStep, KeyRelease, NewEvent, PastEvent, ReplayJob
 from homing.ports.erasures import Erasable, ErasedTenants, Erasure, ErasureKind
 from homing.store import audit as audit_log
-from homing.store import causes, cleanup_jobs, erasures, leases, replays, rows
+from homing.store import causes, cleanup_jobs, erasures, leases, order, replays, rows
 from homing.store import notices as notice_records
 from homing.store.tx import Db, Tx, transaction
 from homing.store.writes import LedgerChange, add_to_ledger, write_events
@@ -181,7 +186,10 @@ class Admin:
         await leases.hold(tx, [(bucket, epoch)] if epoch else ())
         version = await _raise_catalog(tx)
         before = await _of_version(tx, subscription)
-        new = replace(subscription, version=version)
+        last = await tx.one("last_id")
+        assert last is not None
+        state = replace(subscription.receiver or ReceiverState(), gone_upto_id=last[0])
+        new = replace(subscription, version=version, receiver=state)
         await _log(tx, audit, before, new)
         await _replace_subscription(tx, new)
         await tx.all("cleanup_job_moves_gone", subscription_id=new.id)
@@ -250,6 +258,36 @@ class Admin:
             node=self._node,
         )
 
+    # --- lost commits -----------------------------------------------------------------------
+
+    @transaction()
+    async def add_commit_loss(self, tx: Tx, loss: CommitLoss) -> None:
+        await tx.all(
+            "commit_loss_add",
+            id=loss.id,
+            noticed_at=loss.noticed_at,
+            process=loss.process,
+            kind=loss.kind,
+            from_at=loss.from_at,
+            upto_at=loss.upto_at,
+        )
+        await leases.raise_topic(tx, "commit_losses")
+
+    @transaction(read_only=True)
+    async def commit_losses(self, tx: Tx) -> list[CommitLoss]:
+        return [CommitLoss(*row) for row in await tx.all("commit_losses", limit=LISTED_MAX)]
+
+    @transaction()
+    async def confirm_commit_losses(
+        self, tx: Tx, *, now: int, audit: AuditDraft | None = None
+    ) -> list[CommitLoss]:
+        confirmed = [CommitLoss(*row) for row in await tx.all("commit_losses_confirm", now=now)]
+        if confirmed:
+            await leases.raise_topic(tx, "commit_losses")
+            after = {"confirmed": [missing_text(it) for it in confirmed[:LISTED_MAX]]}
+            await audit_log.write(tx, audit, tenant=None, object_id="", after=after)
+        return confirmed
+
     # --- endpoints and deliveries -----------------------------------------------------------
 
     @transaction()
@@ -284,6 +322,22 @@ class Admin:
         )
         return replace(endpoint, generation=row[0])
 
+    @transaction(read_only=True)
+    async def key_releases(self, tx: Tx, *, limit: int) -> list[KeyRelease]:
+        return await order.releases(tx, limit)
+
+    @transaction()
+    async def release_keys(
+        self,
+        tx: Tx,
+        releases: Sequence[KeyRelease],
+        *,
+        now: int,
+        fences: Sequence[tuple[int, int]] = (),
+    ) -> list[Delivery]:
+        await leases.hold(tx, fences)
+        return await order.release(tx, releases, now=now)
+
     @transaction()
     async def cancel_delivery(
         self, tx: Tx, delivery_id: int, *, now: int, audit: AuditDraft | None = None
@@ -296,6 +350,7 @@ class Admin:
         delivery = rows.pending(row)
         finished = Finished(delivery, Status.CANCELLED, Reason.BY_PERSON, now)
         await tx.insert("history", [rows.history_row(finished)])
+        await order.release_later(tx, [delivery])
         await leases.raise_topic(tx, leases.bucket_topic(delivery.bucket))
         await add_to_ledger(tx, {delivery.tenant: LedgerChange(cancelled=1)}, node=self._node)
         await audit_log.write(
@@ -305,6 +360,31 @@ class Admin:
             object_id=show_id("dlv", delivery.id),
             before={"status": Status.PENDING},
             after={"status": Status.CANCELLED},
+        )
+        return delivery
+
+    @transaction()
+    async def try_delivery_now(
+        self, tx: Tx, delivery_id: int, *, due_at: int, audit: AuditDraft | None = None
+    ) -> Delivery:
+        row = await tx.one("pending_by_id", id=delivery_id)
+        if row is None:
+            if await tx.one("history_by_id", id=delivery_id) is not None:
+                raise AlreadyFinished
+            raise NotFound
+        before = rows.pending(row)
+        row = await tx.one("due_now", id=delivery_id, due_at=due_at)
+        if row is None:
+            return before
+        delivery = rows.pending(row)
+        await leases.raise_topic(tx, leases.bucket_topic(delivery.bucket))
+        await audit_log.write(
+            tx,
+            audit,
+            tenant=delivery.tenant,
+            object_id=show_id("dlv", delivery.id),
+            before={"due_at": before.due_at},
+            after={"due_at": delivery.due_at},
         )
         return delivery
 
@@ -345,6 +425,32 @@ class Admin:
         await tx.insert("replay_job", [rows.replay_job_row(job)])
         await _log_job(tx, audit, job, after=_conditions(job))
 
+    @transaction()
+    async def save_backfill(
+        self, tx: Tx, job: ReplayJob, *, audit: AuditDraft | None = None
+    ) -> ReplayJob:
+        stored = await replays.save_backfill(tx, job)
+        await _log_job(tx, audit, stored, after=_conditions(stored))
+        return stored
+
+    @transaction(view=True)
+    async def past_events(
+        self, tx: Tx, job: ReplayJob, *, limit: int
+    ) -> tuple[list[PastEvent], int, int, bool]:
+        return await replays.past_events(tx, job, limit=limit)
+
+    @transaction(view=True)
+    async def newest_of_key(
+        self, tx: Tx, tenant: str, key: str, *, from_id: int, before_id: int, limit: int
+    ) -> list[PastEvent]:
+        return await replays.newest_of_key(
+            tx, tenant, key, from_id=from_id, before_id=before_id, limit=limit
+        )
+
+    @transaction(view=True)
+    async def events_whole(self, tx: Tx, event_ids: Sequence[int]) -> list[Event]:
+        return await replays.events_whole(tx, event_ids)
+
     @transaction(read_only=True)
     async def replay_job(self, tx: Tx, job_id: int) -> ReplayJob | None:
         row = await tx.one("replay_job_by_id", id=job_id)
@@ -373,6 +479,10 @@ class Admin:
         self, tx: Tx, job: ReplayJob, *, now: int, limit: int
     ) -> tuple[int, bool]:
         return await replays.count(tx, job, now=now, limit=limit)
+
+    @transaction(view=True)
+    async def replay_groups(self, tx: Tx, job: ReplayJob, *, now: int, limit: int) -> Counted:
+        return await replays.groups(tx, job, now=now, limit=limit)
 
     @transaction(view=True)
     async def candidates(
@@ -470,7 +580,7 @@ class Admin:
         return version
 
     @transaction()
-    async def erase_rest_of_tenant(self, tx: Tx, erasure: Erasure, *, limit: int) -> bool:
+    async def erase_rest_of_tenant(self, tx: Tx, erasure: Erasure, *, limit: int) -> CleanupStep:
         return await erasures.remove_of_tenant(tx, erasure, limit=limit)
 
     @transaction()
@@ -600,6 +710,14 @@ async def _change(tx: Tx, new: Subscription, *, cleanup_job_id: int) -> Subscrip
             at=before.endpoint_id,
         )
         await causes.leave(tx, before.endpoint_id, now=new.updated_at)
+    elif before.order is not Order.NONE and new.order is Order.NONE:
+        await cleanup_jobs.leave(
+            tx,
+            cleanup_jobs.UNBLOCK,
+            cleanup_job_id=cleanup_job_id,
+            subscription_id=new.id,
+            at=new.endpoint_id,
+        )
     return new
 
 

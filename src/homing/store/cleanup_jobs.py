@@ -9,21 +9,26 @@ A subscription whose receiver responded with 410 leaves a job of the kind "gone"
 was accepted until then; its "move" jobs become "gone" jobs. They become "move" jobs (again) when a
 person activates the subscription or changes its URL: what is not cancelled yet stays pending.
 
+A subscription that no longer has an order leaves a job of the kind "unblock", which unblocks all of
+its deliveries. So does a "move" job of such a subscription. If it has an order again before that,
+what is still blocked goes in order.
+
 Deliveries in flight are left out: the engine moves them when they settle.
 """
 
 from __future__ import annotations
 
 from homing.errors import StaleCatalog
-from homing.model import Endpoint, Finished, Reason, Status
+from homing.model import Endpoint, Finished, Order, Reason, Status, Subscription
 from homing.ports import CleanupJob, CleanupStep
-from homing.store import rows
+from homing.store import order, rows
 from homing.store.tx import Tx
 from homing.store.writes import LedgerChange, add_to_ledger
 
 MOVE = "move"
 CANCEL = "cancel"
 GONE = "gone"
+UNBLOCK = "unblock"
 
 
 async def leave(tx: Tx, kind: str, *, cleanup_job_id: int, subscription_id: int, at: int) -> None:
@@ -48,7 +53,12 @@ async def step(
     if held is None:
         return CleanupStep(touched=0, done=True)
     cleanup_job = rows.cleanup_job(held)
-    if cleanup_job.kind == MOVE and await _is_back(tx, cleanup_job, target):
+    row = await tx.one("subscription_by_id", id=cleanup_job.subscription_id)
+    subscription = None if row is None else rows.subscription(row)
+    has_order = subscription is not None and subscription.order is not Order.NONE
+    if (cleanup_job.kind == MOVE and _is_back(cleanup_job, subscription, target)) or (
+        cleanup_job.kind == UNBLOCK and has_order
+    ):
         await tx.all("cleanup_job_done", id=cleanup_job.id)
         return CleanupStep(touched=0, done=True)
     scanned = await tx.all(
@@ -57,17 +67,21 @@ async def step(
         after_id=cleanup_job.after_id,
         limit=limit,
     )
-    before = await _gone_at(tx, cleanup_job) if cleanup_job.kind == GONE else None
+    upto = _gone_upto(subscription) if cleanup_job.kind == GONE else None
     ids = [
         number
-        for number, subscription_id, accepted_at in scanned
+        for number, subscription_id in scanned
         if subscription_id == cleanup_job.subscription_id
         and number not in except_ids
-        and (before is None or accepted_at <= before)
+        and (upto is None or number <= upto)
     ]
     touched = 0
     if ids and cleanup_job.kind == MOVE and target is not None:
         touched = await _move(tx, cleanup_job, ids, target)
+        if not has_order:
+            await order.unblock_all(tx, ids, now=now)
+    elif ids and cleanup_job.kind == UNBLOCK:
+        touched = await order.unblock_all(tx, ids, now=now)
     elif ids:
         touched = await _cancel(tx, cleanup_job, ids, now=now, node=node)
     if len(scanned) < limit:
@@ -77,10 +91,11 @@ async def step(
     return CleanupStep(touched, done=False)
 
 
-async def _is_back(tx: Tx, cleanup_job: CleanupJob, target: Endpoint | None) -> bool:
+def _is_back(
+    cleanup_job: CleanupJob, subscription: Subscription | None, target: Endpoint | None
+) -> bool:
     """Whether the subscription has the job's endpoint again; StaleCatalog if not ``target``."""
-    subscription = await tx.one("subscription_by_id", id=cleanup_job.subscription_id)
-    current = rows.subscription(subscription).endpoint_id if subscription else None
+    current = subscription.endpoint_id if subscription else None
     if current == cleanup_job.endpoint_id:
         return True
     if target is None or target.id != current:
@@ -88,11 +103,10 @@ async def _is_back(tx: Tx, cleanup_job: CleanupJob, target: Endpoint | None) -> 
     return False
 
 
-async def _gone_at(tx: Tx, cleanup_job: CleanupJob) -> int | None:
-    """Until when accepted deliveries are cancelled; None: all, its subscription is deleted."""
-    row = await tx.one("subscription_by_id", id=cleanup_job.subscription_id)
-    state = rows.subscription(row).receiver if row is not None else None
-    return None if state is None else state.gone_at
+def _gone_upto(subscription: Subscription | None) -> int | None:
+    """The last delivery that is cancelled; None: all are, its subscription is deleted."""
+    state = subscription.receiver if subscription is not None else None
+    return None if state is None or state.gone_at is None else state.gone_upto_id
 
 
 async def _move(tx: Tx, cleanup_job: CleanupJob, ids: list[int], target: Endpoint) -> int:
@@ -111,6 +125,8 @@ async def _cancel(tx: Tx, cleanup_job: CleanupJob, ids: list[int], *, now: int, 
     reason = Reason.GONE if cleanup_job.kind == GONE else Reason.SUBSCRIPTION_DELETED
     finished = [Finished(rows.pending(row), Status.CANCELLED, reason, now) for row in gone]
     await tx.insert("history", [rows.history_row(it) for it in finished])
+    if cleanup_job.kind == GONE:  # Deliveries that were accepted later may wait for these.
+        await order.release_later(tx, [it.delivery for it in finished])
     if finished:
         tenant = finished[0].delivery.tenant
         await add_to_ledger(tx, {tenant: LedgerChange(cancelled=len(finished))}, node=node)

@@ -6,10 +6,15 @@ that also writes the progress.
 
 from __future__ import annotations
 
+import msgspec
+
+from homing.model import Pauses
+from homing.policy.pause import moved
 from homing.ports import ClockMark, Move
 from homing.store.tx import Db, Row, Tx, transaction
 
-_FIRST, _NEXT = "endpoint", {"endpoint": "pending", "pending": ""}
+_FIRST = "endpoint"
+_NEXT = {"endpoint": "pending", "pending": "subscription", "subscription": ""}
 
 
 class ClockMarks:
@@ -61,18 +66,32 @@ class ClockMarks:
             assert step is not None
             count, upto_id = step
             if count:
-                await tx.all(
-                    f"move_{moving}",
-                    from_ms=from_ms,
-                    by_ms=by_ms,
-                    after_id=after_id,
-                    upto_id=upto_id,
-                )
+                if moving == "subscription":
+                    await _move_pauses(tx, after_id, upto_id, Move(by_ms, from_ms))
+                else:
+                    await tx.all(
+                        f"move_{moving}",
+                        from_ms=from_ms,
+                        by_ms=by_ms,
+                        after_id=after_id,
+                        upto_id=upto_id,
+                    )
                 await tx.all("clock_move_on", moving=moving, moved_upto=upto_id)
                 return int(count)
             moving, after_id = _NEXT[moving], 0
             await tx.all("clock_move_on", moving=moving, moved_upto=0)
         return 0
+
+
+async def _move_pauses(tx: Tx, after_id: int, upto_id: int, move: Move) -> None:
+    for number, text in await tx.all("paused_settings", after_id=after_id, upto_id=upto_id):
+        settings = msgspec.json.decode(text)
+        if "pauses" not in settings:
+            continue
+        pauses = msgspec.convert(settings["pauses"], Pauses)
+        settings["pauses"] = moved(pauses, by_ms=move.by_ms, from_ms=move.from_ms)
+        stored = msgspec.json.encode(settings).decode()
+        await tx.all("move_subscription", id=number, settings=stored)
 
 
 def _mark(row: Row | None) -> ClockMark | None:

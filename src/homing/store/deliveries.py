@@ -26,7 +26,7 @@ from homing.store.tx import Row, Tx
 SCAN_MAX = 2_000  # rows that each walk of a page scans, if conditions exclude some
 ENDPOINTS_MAX = 40  # of a tenant, to find its deliveries through its endpoints
 
-_UNDELIVERED = frozenset({Status.DROPPED, Status.CANCELLED})
+_UNDELIVERED = frozenset({Status.DROPPED, Status.CANCELLED, Status.SUPERSEDED})
 
 
 class Walks(Struct, frozen=True):
@@ -41,16 +41,18 @@ class Walks(Struct, frozen=True):
 
 
 def delivery_row(row: Row) -> DeliveryRow:
-    """A value from the columns of ``history``, the event's key and type, and the URL."""
+    """A value from the columns of ``history``, then id and type of the event, URL, and key."""
     return DeliveryRow(
         delivery=rows.history_delivery(row),
         status=Status(row[15]),
         reason=None if row[16] is None else Reason(row[16]),
         finished_at=row[17],
-        arrived=row[18] != 0,
+        arrived=row[15] != "pending" and row[18] != 0,
+        superseded_by=row[20] or 0,
         event_key=row[HISTORY_WIDTH],
         event_type=row[HISTORY_WIDTH + 1],
         url=row[HISTORY_WIDTH + 2],
+        order_key=row[HISTORY_WIDTH + 3],
     )
 
 
@@ -176,7 +178,7 @@ async def few_endpoints(tx: Tx, conditions: DeliveryFilter) -> Few | None:
     """The tenant of these conditions, if it has few endpoints."""
     if conditions.endpoint_id is not None or conditions.event_id is not None:
         return None
-    if conditions.status in {Status.DROPPED, Status.CANCELLED}:
+    if conditions.status in _UNDELIVERED:
         return None
     tenant = conditions.tenant
     if tenant is None and conditions.subscription_id is not None:

@@ -15,8 +15,9 @@ from msgspec.structs import replace
 
 from homing.errors import Conflict, NotFound, TooMany
 from homing.policy.erasure import ErasedId
+from homing.ports import CleanupStep
 from homing.ports.erasures import Erasable, ErasedTenants, Erasure, ErasureKind
-from homing.store import pull_streams, rows
+from homing.store import order, pull_streams, rows
 from homing.store.tx import Row, Tx
 from homing.store.writes import LedgerChange, add_to_ledger
 
@@ -188,10 +189,12 @@ async def remove(tx: Tx, events: Sequence[Erasable], *, limit: int) -> Removed:
     links = await tx.many("erase_links", [(it.event_id, limit) for it in events])
     event_of: dict[int, int] = dict(links)
     replays = [(it,) for it in event_of]
-    pending = [
+    erased = [
         *await tx.many("erase_pending", ranges),
-        *((id_, event_of[id_]) for (id_,) in await tx.many("erase_pending_by_id", replays)),
+        *await tx.many("erase_pending_by_id", replays),
     ]
+    await order.release_later(tx, map(rows.pending, erased))
+    pending = [(row[0], row[5]) for row in erased]  # with their events
     history = [
         *await tx.many("erase_history", ranges),
         *((id_, event_of[id_]) for (id_,) in await tx.many("erase_history_by_id", replays)),
@@ -216,25 +219,28 @@ async def hide(tx: Tx, erasure_id: int, *, version: int, more: bool) -> None:
     await tx.all("erasure_hide", id=erasure_id, version=version, more=int(more))
 
 
-async def remove_of_tenant(tx: Tx, erasure: Erasure, *, limit: int) -> bool:
+async def remove_of_tenant(tx: Tx, erasure: Erasure, *, limit: int) -> CleanupStep:
     """Remove some rows of a tenant besides its events; returns whether all are gone."""
     tenant = erasure.tenant
     endpoints = await tx.all("erase_endpoints_of", tenant=tenant, limit=ENDPOINTS_AT_ONCE)
-    left = limit
+    left, touched = limit, 0
     for (endpoint_id,) in endpoints:
         for statement in _BY_ENDPOINT:
             removed = await tx.all(statement, endpoint_id=endpoint_id, limit=left)
             if statement == "erase_endpoint_history":
                 await tx.many("attempts_remove", removed)
             left -= len(removed)
+            touched += len(removed)
             if left <= 0:
-                return False
+                return CleanupStep(touched, done=False)
         await tx.all("erase_endpoint_jobs", endpoint_id=endpoint_id)
-        await tx.all("erase_endpoint", endpoint_id=endpoint_id)
-    if endpoints or not await pull_streams.erase(tx, tenant, limit=limit):
-        return False
+        touched += len(await tx.all("erase_endpoint", endpoint_id=endpoint_id))
+    if endpoints:
+        return CleanupStep(touched, done=False)
+    if not await pull_streams.erase(tx, tenant, limit=limit):
+        return CleanupStep(limit, done=False)
     for statement in _BY_TENANT:
         left -= len(await tx.all(statement, tenant=tenant, limit=left))
         if left <= 0:
-            return False
-    return True
+            return CleanupStep(limit, done=False)
+    return CleanupStep(limit - left, done=True)

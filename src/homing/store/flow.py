@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from operator import itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -26,11 +26,27 @@ from homing.ports import (
     DueRows,
     EndpointStart,
     NewEvent,
+    Place,
+    ProbeTaken,
     Receipt,
     Refusal,
     SettleBatch,
+    SettleResult,
+    Source,
 )
-from homing.store import causes, fair, leases, notices, retention, rollups, rows
+from homing.store import (
+    causes,
+    fair,
+    latest,
+    leases,
+    notices,
+    order,
+    retention,
+    rollups,
+    rows,
+    unpaused,
+)
+from homing.store.marks import MarkMemory
 from homing.store.tx import AlreadyWritten, Db, Mark, Row, Tx, Write, transaction
 from homing.store.writes import (
     LedgerChange,
@@ -38,25 +54,32 @@ from homing.store.writes import (
     known_keys,
     ledger_write,
     receipts_of,
+    with_blocked,
     write_events,
 )
 
+T = TypeVar("T")
+
 PROBE_SCAN_MAX = 2_000  # Rows past their window that a probe skips; expiry removes them.
 PROBE_FAIR_SCAN_MAX = 20  # The same, in each fair group.
+LATEST_NODE = 1_000  # above the nodes of processes
 _FRESH = 0
 
 
 class Flow:
     """``FlowStore`` on a database; ``node`` names this process in ledger and batch marks."""
 
-    def __init__(self, db: Db, node: int = 0) -> None:
+    def __init__(self, db: Db, node: int = 0, *, shared: bool = False) -> None:
+        """``shared``: other processes use this SQLite, too, as in tests of fleets."""
         self._db = db
         self._node = node
         # Publish and settle have a ledger row each, so that neither waits for the other.
         self._settle_node = -1 - node
+        self._latest_node = LATEST_NODE + node  # what is superseded outside of a publish
         self._in_turn = asyncio.Lock()  # Publishes are written in the order of their calls.
         self._walk = retention.Walk()
-        self._settled: tuple[int, frozenset[int]] | None = None  # the last batch with its result
+        self._settled: tuple[int, SettleResult] | None = None  # the last batch with its result
+        self._marks = MarkMemory() if shared and db.dialect == "sqlite" else None
 
     @transaction(read_only=True)
     async def last_id(self, tx: Tx) -> int:
@@ -74,11 +97,51 @@ class Flow:
                 raise StaleCatalog
             known = await known_keys(tx, [new for request in requests for new in request])
             results, accepted = receipts_of(requests, known)
-            await append_events(tx, accepted, node=self._node)
-            return results
+            blocked = await append_events(tx, accepted, node=self._node)
+            superseded: Counter[int] = Counter()
+            if blocked and any(new.latest for new in accepted):
+                superseded = await latest.published(tx, accepted, blocked, node=self._node)
+            return with_blocked(results, requests, blocked, superseded)
 
         async with self._in_turn:
-            return await self._db.run(work, mark=Mark(self._node, "publish", number))
+            return await self._run(work, Mark(self._node, "publish", number))
+
+    async def _run(self, work: Callable[[Tx], Awaitable[T]], mark: Mark) -> T:
+        """Run a batch; raises DatabaseBehind if commits of this process are lost."""
+        marks = self._marks
+        if marks is None:  # On PostgreSQL the database compares, when its connection is new.
+            return await self._db.run(work, mark=mark)
+        marks.begin(mark)
+
+        async def marked(tx: Tx) -> T:
+            row = await tx.one("last_mark", node=mark.node, kind=mark.kind)
+            marks.check(mark[:2], None if row is None else int(row[0]))
+            result = await work(tx)
+            await tx.all("mark_batch", node=mark.node, kind=mark.kind, number=mark.number)
+            return result
+
+        result = await self._db.run(marked, mark=mark)
+        marks.commit(mark)
+        return result
+
+    async def check_marks(self) -> None:
+        """Raises DatabaseBehind if the database no longer has the last batches of this process."""
+        marks = self._marks
+        if marks is None:
+            await self._db.check_marks(self._node)
+            return
+
+        seen = marks.committed(self._node)  # before the database is asked
+
+        async def read(tx: Tx) -> dict[str, int | None]:
+            return {
+                kind: None if row is None else int(row[0])
+                for kind in seen
+                for row in [await tx.one("last_mark", node=self._node, kind=kind)]
+            }
+
+        for kind, found in (await self._db.run(read, read_only=True)).items():
+            marks.check((self._node, kind), found, seen=seen[kind])
 
     # --- due deliveries ---------------------------------------------------------------------
 
@@ -105,30 +168,33 @@ class Flow:
 
     @transaction(read_only=True)
     async def due(self, tx: Tx, asks: Sequence[DueAsk], *, now: int) -> list[DueRows]:
-        # One row more than asked for shows whether there are more, and when they are due.
-        heads = await tx.many(
-            "due_heads",
-            [
-                (
-                    number,
-                    it.bucket,
-                    it.endpoint_id,
-                    it.enabled_since,
-                    it.fresh + 1,
-                    it.retry + 1,
-                )
-                for number, it in enumerate(asks)
-            ],
+        if any(it.paused for it in asks):
+            others = iter(await _due(tx, [it for it in asks if not it.paused], now=now))
+            return [
+                await _due_unpaused(tx, it, now=now) if it.paused else next(others) for it in asks
+            ]
+        return await _due(tx, asks, now=now)
+
+    @transaction(read_only=True)
+    async def older(
+        self,
+        tx: Tx,
+        endpoint_id: int,
+        *,
+        bucket: int,
+        after_id: int,
+        before_id: int,
+        limit: int,
+    ) -> list[Delivery]:
+        found = await tx.all(
+            "pending_older",
+            endpoint_id=endpoint_id,
+            bucket=bucket,
+            after_id=after_id,
+            before_id=before_id,
+            limit=limit,
         )
-        turns = await fair.turns(tx, asks, heads)
-        choices = _choose(asks, heads, turns, now=now)
-        wanted = [
-            (it, ask.bucket)
-            for ask, choice in zip(asks, choices, strict=True)
-            for it in (*choice.fresh, *choice.retry)
-        ]
-        works = {row[0]: _work(row) for row in await tx.many("works", wanted)}
-        return [choice.due_rows(works) for choice in choices]
+        return [rows.pending(row) for row in found]
 
     @transaction()
     async def take_probe(
@@ -145,22 +211,28 @@ class Flow:
         alive_at = now if skip_expired else -1
         await leases.hold(tx, [(endpoint.bucket, epoch)] if epoch else ())
         chosen = await _probe_choice(tx, endpoint, alive_at=alive_at)
-        if chosen is None:
-            return None
-        found = await tx.many("works", [(chosen, endpoint.bucket)])
-        if not found:
-            return None
-        taken = await tx.one(
-            "probe_take",
-            bucket=endpoint.bucket,
-            id=endpoint.id,
-            generation=endpoint.generation,
-            next_probe_at=next_probe_at,
-            probe_after_id=chosen,
+        return await _take_probe(tx, endpoint, chosen, next_probe_at=next_probe_at)
+
+    @transaction()
+    async def take_unpaused_probe(
+        self,
+        tx: Tx,
+        endpoint: Endpoint,
+        *,
+        next_probe_at: int,
+        now: int,
+        skip_expired: bool,
+        paused: frozenset[int],
+        seen: Mapping[Source, Place],
+        epoch: int = 0,
+    ) -> ProbeTaken:
+        await leases.hold(tx, [(endpoint.bucket, epoch)] if epoch else ())
+        alive_at = now if skip_expired else -1
+        chosen, on, more = await unpaused.probe(
+            tx, endpoint, alive_at=alive_at, paused=paused, seen=seen
         )
-        if taken is None:
-            raise StaleEndpoints(frozenset({endpoint.id}))
-        return _work(found[0])
+        work = await _take_probe(tx, endpoint, chosen, next_probe_at=next_probe_at)
+        return ProbeTaken(work, on, more)
 
     @transaction(read_only=True)
     async def expired(
@@ -178,15 +250,15 @@ class Flow:
 
     # --- outcomes ---------------------------------------------------------------------------
 
-    async def settle(self, batch: SettleBatch) -> frozenset[int]:
+    async def settle(self, batch: SettleBatch) -> SettleResult:
         """Write a batch; if it was written before, only return its result again."""
         if self._settled is not None and self._settled[0] == batch.number:
             return self._settled[1]
 
-        async def work(tx: Tx) -> frozenset[int]:
+        async def work(tx: Tx) -> SettleResult:
             if self._db.dialect == "sqlite":  # On PostgreSQL the transaction's mark does this.
                 if await tx.one("settled_already", node=self._node, number=batch.number):
-                    return frozenset()
+                    return SettleResult(known=False)
                 await tx.one("settled_now", node=self._node, number=batch.number)
             await leases.hold(tx, batch.fences)
             await _settle_endpoints(tx, batch.endpoints)
@@ -194,9 +266,12 @@ class Flow:
                 await tx.many("endpoint_guarded", _guarded_rows(batch))
             cause_of = await causes.settle(tx, batch)
             written = _with_causes(batch, cause_of) if cause_of else batch
+            await _hold_keys(tx, batch)
             gone = await _leave_pending(tx, written)
+            swapped = await _superseded(tx, written, gone, node=self._latest_node)
             kept = _kept_in_history(batch, gone)
             attempts = [it for it in batch.attempts if it.delivery_id not in kept]
+            attempts = _decided(attempts, swapped)
             if gone:
                 attempts = await _without_erased(tx, attempts, gone)
             writes = [
@@ -208,14 +283,27 @@ class Flow:
             await tx.write([it for it in writes if it[1]])
             await write_events(tx, batch.notices, node=self._settle_node)
             await notices.write(tx, batch.for_people, node=self._settle_node)
-            return gone
+            unblocked = [*await _unblock(tx, batch, gone), *(it.newest for it in swapped)]
+            return SettleResult(gone, tuple(unblocked), frozenset(it.older_id for it in swapped))
 
         try:
-            gone = await self._db.run(work, mark=Mark(self._node, "settle", batch.number))
+            settled = await self._run(work, Mark(self._node, "settle", batch.number))
         except AlreadyWritten:
-            gone = frozenset()
-        self._settled = batch.number, gone
-        return gone
+            settled = SettleResult(known=False)
+        self._settled = batch.number, settled
+        return settled
+
+    @transaction()
+    async def newest(
+        self,
+        tx: Tx,
+        deliveries: Sequence[Delivery],
+        *,
+        now: int,
+        fences: Sequence[tuple[int, int]] = (),
+    ) -> dict[int, Work]:
+        await leases.hold(tx, fences)
+        return await latest.newest(tx, deliveries, now=now, node=self._latest_node)
 
     async def remove_history(self, *, before: int, limit: int, epoch: int = 0) -> int:
         removed = await self._db.remove_days(before=before, limit=limit)
@@ -240,6 +328,15 @@ class Flow:
         await leases.hold(tx, [(0, epoch)] if epoch else ())
         return await retention.step_of_tenant(
             tx, tenant, before=before, after_key=after_key, limit=limit
+        )
+
+    @transaction()
+    async def expire_blocked(
+        self, tx: Tx, *, before: int, now: int, limit: int, epoch: int = 0
+    ) -> int:
+        await leases.hold(tx, [(0, epoch)] if epoch else ())
+        return await retention.expire_blocked(
+            tx, before=before, now=now, limit=limit, node=self._settle_node
         )
 
     @transaction()
@@ -300,10 +397,6 @@ def _choose(
     return choices
 
 
-def _work(row: Row) -> Work:
-    return Work(rows.pending(row), rows.event(row[rows.PENDING_WIDTH :]))
-
-
 async def _starts(tx: Tx, ids: Sequence[Row]) -> list[EndpointStart]:
     found = await tx.many("endpoint_start", ids)
     starts = []
@@ -314,6 +407,71 @@ async def _starts(tx: Tx, ids: Sequence[Row]) -> list[EndpointStart]:
             EndpointStart(rows.endpoint(row), first is not None, min(dues, default=None), oldest_id)
         )
     return starts
+
+
+async def _due(tx: Tx, asks: Sequence[DueAsk], *, now: int) -> list[DueRows]:
+    if not asks:
+        return []
+    # One row more than asked for shows whether there are more, and when they are due.
+    heads = await tx.many(
+        "due_heads",
+        [
+            (
+                number,
+                it.bucket,
+                it.endpoint_id,
+                it.enabled_since,
+                it.fresh + 1,
+                it.retry + 1,
+            )
+            for number, it in enumerate(asks)
+        ],
+    )
+    turns = await fair.turns(tx, asks, heads)
+    choices = _choose(asks, heads, turns, now=now)
+    wanted = [
+        (it, ask.bucket)
+        for ask, choice in zip(asks, choices, strict=True)
+        for it in (*choice.fresh, *choice.retry)
+    ]
+    works = {row[0]: rows.work(row) for row in await tx.many("works", wanted)}
+    return [choice.due_rows(works) for choice in choices]
+
+
+async def _due_unpaused(tx: Tx, ask: DueAsk, *, now: int) -> DueRows:
+    """The next rows of an endpoint without those of its paused subscriptions."""
+    chosen = await unpaused.due(tx, ask, now=now)
+    wanted = [(it, ask.bucket) for it in (*chosen.fresh, *chosen.retry)]
+    works = {row[0]: rows.work(row) for row in await tx.many("works", wanted)}
+    return DueRows(
+        ask.endpoint_id,
+        tuple(works[it] for it in chosen.fresh if it in works),
+        tuple(works[it] for it in chosen.retry if it in works),
+        chosen.more_fresh,
+        chosen.next_due,
+        chosen.seen,
+    )
+
+
+async def _take_probe(
+    tx: Tx, endpoint: Endpoint, chosen: int | None, *, next_probe_at: int
+) -> Work | None:
+    if chosen is None:
+        return None
+    found = await tx.many("works", [(chosen, endpoint.bucket)])
+    if not found:
+        return None
+    taken = await tx.one(
+        "probe_take",
+        bucket=endpoint.bucket,
+        id=endpoint.id,
+        generation=endpoint.generation,
+        next_probe_at=next_probe_at,
+        probe_after_id=chosen,
+    )
+    if taken is None:
+        raise StaleEndpoints(frozenset({endpoint.id}))
+    return rows.work(found[0])
 
 
 async def _probe_choice(tx: Tx, endpoint: Endpoint, *, alive_at: int) -> int | None:
@@ -341,6 +499,16 @@ async def _probe_choice(tx: Tx, endpoint: Endpoint, *, alive_at: int) -> int | N
         firsts.append(int(row[0]))
     if firsts:
         return min(firsts)
+    place = {"bucket": endpoint.bucket, "endpoint_id": endpoint.id}
+    if await tx.one("has_blocked", **place) is not None:
+        row = await tx.one(
+            "probe_tried",
+            **place,
+            after_id=endpoint.probe_after_id,
+            alive_at=alive_at,
+            scan_limit=PROBE_SCAN_MAX,
+        )
+        return None if row is None else int(row[0])
     for after_id in (endpoint.probe_after_id, 0):
         row = await tx.one(
             "probe_next",
@@ -402,6 +570,56 @@ async def _leave_pending(tx: Tx, batch: SettleBatch) -> frozenset[int]:
     return frozenset(asked)
 
 
+async def _hold_keys(tx: Tx, batch: SettleBatch) -> None:
+    keyed = [it.delivery for it in batch.finished if it.delivery.order_key]
+    keyed += [it for it in batch.waiting if it.order_key]
+    if keyed:
+        await order.hold(tx, {order.key_of(it) for it in keyed})
+
+
+async def _unblock(tx: Tx, batch: SettleBatch, gone: frozenset[int]) -> list[Delivery]:
+    """Unblock the next deliveries of the keys of finished ones, and of ones that were cancelled."""
+    keyed = [it for it in batch.finished if it.delivery.order_key]
+    if not keyed and not gone:
+        return []
+    freed = {
+        order.key_of(it.delivery): order.Freed(it.finished_at, it.status is Status.DROPPED)
+        for it in keyed
+        if it.delivery.id not in gone
+    }
+    if gone:
+        ends = {it.delivery.id: it.finished_at for it in batch.finished if it.delivery.order_key}
+        ends |= {it.id: 0 for it in batch.waiting if it.order_key}
+        late = [id_ for id_ in ends if id_ in gone]
+        at = max((it.finished_at for it in batch.attempts), default=0)
+        for key in await order.release_settled(tx, late):
+            freed.setdefault(key, order.Freed(at))
+    return await order.unblock(tx, freed)
+
+
+async def _superseded(
+    tx: Tx, batch: SettleBatch, gone: frozenset[int], *, node: int
+) -> list[latest.Swapped]:
+    """Supersede waiting deliveries whose attempts have failed, where there is a newer event."""
+    if not batch.latest:
+        return []
+    asked = set(batch.latest) - gone
+    failed = [it for it in batch.waiting if it.id in asked]
+    now = max((it.finished_at for it in batch.attempts), default=0)
+    return await latest.after_failure(tx, failed, now=now, node=node)
+
+
+def _decided(attempts: Sequence[Attempt], swapped: Sequence[latest.Swapped]) -> list[Attempt]:
+    """The attempts with what was decided after those whose deliveries are superseded."""
+    if not swapped:
+        return list(attempts)
+    ids = {it.older_id for it in swapped}
+    return [
+        replace(it, decided=Decided.SUPERSEDED, due_at=None) if it.delivery_id in ids else it
+        for it in attempts
+    ]
+
+
 def _kept_in_history(batch: SettleBatch, gone: frozenset[int]) -> dict[int, bytes]:
     """The attempts that succeeded at once, by delivery: they are kept in the rows of history."""
     finished = {it.delivery.id: it for it in batch.finished}
@@ -436,8 +654,8 @@ def _append_history(
                 change.dropped += 1
             case Status.CANCELLED:
                 change.cancelled += 1
-            case Status.PENDING:
-                raise AssertionError("a finished delivery is not pending")
+            case Status.PENDING | Status.SUPERSEDED:
+                raise AssertionError(f"{it.status} is not the end of an attempt")
     return [
         ("history_arrived", arrived),
         ("history", [rows.history_row(it, kept.get(it.delivery.id)) for it in finished]),

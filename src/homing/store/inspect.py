@@ -60,10 +60,10 @@ def inspect_sqlite(file: Path) -> StoreFacts:
 
 async def inspect_postgres(url: str) -> StoreFacts:
     """Raises StoreUnavailable."""
-    import asyncpg
+    from homing.store.connect import connect
 
     try:
-        connection = await asyncpg.connect(url, timeout=CONNECT_WITHIN_S)
+        connection = await connect(url, within_s=CONNECT_WITHIN_S)
         try:
             row = await connection.fetchrow(
                 "SELECT pg_database_size(current_database()),"
@@ -166,11 +166,11 @@ class FleetFacts(Struct, frozen=True):
 
 async def inspect_fleet(url: str) -> FleetFacts:
     """Raises StoreUnavailable."""
-    import asyncpg
+    from homing.store.connect import connect
 
     try:
-        connection: Any = await asyncpg.connect(
-            url, timeout=CONNECT_WITHIN_S, command_timeout=CONNECT_WITHIN_S, statement_cache_size=0
+        connection: Any = await connect(
+            url, within_s=CONNECT_WITHIN_S, command_timeout=CONNECT_WITHIN_S, statement_cache_size=0
         )
         try:
             dead = {row[0]: (row[1], row[2]) for row in await connection.fetch(_DEAD)}

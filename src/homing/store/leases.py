@@ -21,6 +21,8 @@ NODE_REST_MS = (
     60_000  # after a process's lease has ended, until another process may use its node number
 )
 
+CATALOG_GAP = 1 << 20  # Versions of lost changes may have been given again below it.
+
 Fence = tuple[int, int]  # bucket, epoch
 
 
@@ -119,6 +121,15 @@ class Leases:
         # In this order: a concurrent ``take`` of this process is waited for and undone.
         await tx.all("process_leave", id=member_id, now=await self._now(tx))
         await tx.all("leases_leave", owner=member_id)
+        await raise_topic(tx, "leases")
+
+    @transaction()
+    async def heal(
+        self, tx: Tx, member_id: int, *, epochs: Mapping[int, int], catalog: int
+    ) -> None:
+        await tx.one("catalog_lock")
+        await tx.all("catalog_heal", version=catalog, gap=CATALOG_GAP)
+        await tx.many("leases_heal", [(it[1], it[0], member_id) for it in sorted(epochs.items())])
         await raise_topic(tx, "leases")
 
     @transaction(read_only=True)

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import apsw
-import asyncpg
 from msgspec import Struct
 
 from homing.errors import BadSetting, StoreUnavailable
+from homing.store.connect import connect
 from homing.store.migrate import MOVED, MOVED_TABLE, Migration, check_not_newer, migrations
 from homing.store.postgres_refusals import CONNECTION_ERRORS, refusal_text
 from homing.store.sqlite import BUSY_MS, sqlite_reason
@@ -196,8 +196,8 @@ async def plan_postgres(url: str, *, shown: str) -> Plan:
 
 async def _with_connection(url: str, read: Callable[[Any], Awaitable[Plan]]) -> Plan:
     try:
-        connection = await asyncpg.connect(
-            url, timeout=CONNECT_WITHIN_S, command_timeout=30, statement_cache_size=0
+        connection = await connect(
+            url, within_s=CONNECT_WITHIN_S, command_timeout=30, statement_cache_size=0
         )
         try:
             return await read(connection)

@@ -14,12 +14,12 @@ import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any, NamedTuple
 
-import asyncpg
 import msgspec
 from msgspec import Struct
 
 from homing.errors import BadSetting, HomingError, StoreUnavailable
 from homing.model import id_floor
+from homing.store.connect import connect
 from homing.store.migrate import (
     MOVE_TABLE,
     MOVED,
@@ -337,7 +337,7 @@ async def tables_of(db: RawSql) -> dict[str, Table]:
 async def at_work(dsn: str) -> list[str]:
     """The processes of Homing on this PostgreSQL, by heartbeats, or else by sessions."""
     try:
-        connection = await asyncpg.connect(dsn, timeout=5, statement_cache_size=0)
+        connection = await connect(dsn, statement_cache_size=0)
         try:
             if await connection.fetchval("SELECT to_regclass('process') IS NOT NULL"):
                 found = [str(row[0]) for row in await connection.fetch(_PROCESSES)]

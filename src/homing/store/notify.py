@@ -13,6 +13,7 @@ from typing import Any
 import asyncpg
 import structlog
 
+from homing.store.connect import Connector
 from homing.store.tx import Db, Tx
 
 log = structlog.get_logger("homing.notifications")
@@ -22,10 +23,10 @@ _CHANNEL = "SELECT 'homing.' || current_schema()"
 
 
 class PostgresNotificationBus:
-    """``NotificationBus`` on PostgreSQL; without a ``dsn`` it sends and does not listen."""
+    """``NotificationBus`` on PostgreSQL; without a ``connector`` it sends and does not listen."""
 
-    def __init__(self, db: Db, dsn: str | None) -> None:
-        self._db, self._dsn = db, dsn
+    def __init__(self, db: Db, connector: Connector | None) -> None:
+        self._db, self._connector = db, connector
         self._task: asyncio.Task[None] | None = None
         self._live = False
         self._connection: Any = None
@@ -42,7 +43,7 @@ class PostgresNotificationBus:
             await self._db.run(work, read_only=True)
 
     def listen(self, on_message: Callable[[str], None], gap: Callable[[], None]) -> None:
-        if self._dsn is not None:
+        if self._connector is not None:
             self._task = asyncio.get_running_loop().create_task(self._listen(on_message, gap))
 
     async def _listen(self, on_message: Callable[[str], None], gap: Callable[[], None]) -> None:
@@ -67,9 +68,10 @@ class PostgresNotificationBus:
 
     async def _begin_listening(self, on_message: Callable[[str], None]) -> asyncio.Event:
         """Listen on a new connection; returns an event that is set when it breaks."""
+        assert self._connector is not None
         broken = asyncio.Event()
-        connection: Any = await asyncpg.connect(
-            self._dsn, timeout=5, server_settings={"application_name": "homing listens"}
+        connection: Any = await self._connector.connect(
+            server_settings={"application_name": "homing listens"}
         )
         connection.add_termination_listener(lambda _: broken.set())
         channel = await connection.fetchval(_CHANNEL)
@@ -77,11 +79,20 @@ class PostgresNotificationBus:
             channel, lambda _connection, _pid, _channel, text: on_message(text)
         )
         self._connection = connection
+        self._connector.watch(self)
         return broken
+
+    def waiting_since(self) -> float | None:
+        return None  # A connection that only listens is silent most of the time.
+
+    def connections(self) -> list[Any]:
+        return [] if self._connection is None else [self._connection]
 
     async def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+        if self._connector is not None:
+            self._connector.unwatch(self)
         if self._connection is not None and not self._connection.is_closed():
             self._connection.terminate()

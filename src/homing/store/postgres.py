@@ -24,9 +24,11 @@ import asyncpg
 
 from homing.errors import BadSetting, StoreUnavailable
 from homing.ports.encryption import Rewrite
+from homing.store.connect import Connector
+from homing.store.marks import MarkMemory
 from homing.store.migrate import Execute, migrate
 from homing.store.partitions import ensure_days, remove_days
-from homing.store.postgres_refusals import OLDEST, refusal_text, shown
+from homing.store.postgres_refusals import OLDEST, NotWritable, refusal_text, shown
 from homing.store.rewrite import rewrite_table
 from homing.store.rows import INSERTED
 from homing.store.statements import Statement, joined, statements, with_integers
@@ -46,6 +48,7 @@ T = TypeVar("T")
 
 COPY_ROWS = 100  # From here on COPY is faster than one INSERT of arrays.
 PAUSES_S = (0.02, 0.08, 0.2, 0.4, 0.8)  # before each retry
+HOSTS_PAUSES_S = (0.02, 0.08, *(0.2,) * 7)  # with several hosts: soon after a promotion
 REWRITE_PAUSES_S = (0.1, 0.4)
 HOT_CONNECTIONS = 6
 WRITING_CONNECTIONS = 2  # of these, for publish and settle
@@ -78,6 +81,8 @@ _MARK = """
     WHERE batch_mark.number <> excluded.number
     RETURNING number
 """
+_LAST_MARK = "SELECT number FROM batch_mark WHERE node = $1 AND kind = $2"
+_LAST_MARKS = "SELECT kind, number FROM batch_mark WHERE node = $1"
 _TYPES = """
     SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod)
     FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
@@ -116,6 +121,7 @@ _PASSING = (
     *(kind for kind in _LOST if kind is not OSError),  # Not a time-out: it has taken long enough.
     ConnectionError,
     FileNotFoundError,  # the server's socket
+    asyncpg.ReadOnlySQLTransactionError,  # A new connection may lead to the primary.
     *_RACE,
 )
 # A value is a text that PostgreSQL cannot store, or this is a bug.
@@ -148,27 +154,33 @@ class Pool:
     """
 
     def __init__(
-        self, dsn: str, *, size: int, settings: dict[str, str], pooled: bool = False
+        self, connector: Connector, *, size: int, settings: dict[str, str], pooled: bool = False
     ) -> None:
-        self._dsn = dsn
+        self._connector = connector
         self._settings = settings
         self._pooled = pooled  # behind a pooler: a session's state cannot be used
         self._room = asyncio.Semaphore(size)
         self._free: list[Any] = []
+        self._taken: dict[Any, float] = {}  # oldest first: since when
+        self.opened = 0  # connections so far
 
     @contextlib.asynccontextmanager
     async def take(self) -> AsyncIterator[Any]:
         """A connection outside any transaction; closed afterwards if it is inside one by then."""
         async with self._room:
             connection = await self._sound()
+            self._taken[connection] = asyncio.get_running_loop().time()
             clean = False
             try:
                 yield connection
                 clean = True
+            except asyncpg.ReadOnlySQLTransactionError:
+                raise  # The next connection may lead to another server.
             except Exception:
                 clean = True  # It is checked below.
                 raise
             finally:
+                del self._taken[connection]
                 if not clean or connection.is_closed() or connection.is_in_transaction():
                     connection.terminate()
                 else:
@@ -179,14 +191,20 @@ class Pool:
             connection = self._free.pop()
             if not connection.is_closed():
                 return connection
-        return await asyncpg.connect(
-            self._dsn,
-            timeout=5,
+        self._connector.watch(self)
+        self.opened += 1
+        return await self._connector.connect(
             command_timeout=30,
             max_cached_statement_lifetime=0,
             server_settings=None if self._pooled else self._settings,
             **({"statement_cache_size": 0} if self._pooled else {}),
         )
+
+    def waiting_since(self) -> float | None:
+        return next(iter(self._taken.values()), None)
+
+    def connections(self) -> list[Any]:
+        return [*self._taken, *self._free]
 
     @property
     def begin(self) -> str:
@@ -196,6 +214,7 @@ class Pool:
         return ";".join(("BEGIN", *(f"SET LOCAL {k} = '{v}'" for k, v in self._settings.items())))
 
     async def close(self) -> None:
+        self._connector.unwatch(self)
         while self._free:
             connection = self._free.pop()
             try:
@@ -312,14 +331,20 @@ class PostgresDb:
         name: str = "homing",
         pooled: bool = False,
         hot: int = HOT_CONNECTIONS,
+        connector: Connector | None = None,
     ) -> None:
         self.count = 0
+        self.connector = connector or Connector(dsn)
         named = {"application_name": name}
         self._spec = ConnectionSpec(dsn, name, pooled, Inserts(()), secrets.randbits(62))
-        self._hot = Pool(dsn, size=hot, settings=_HOT | named, pooled=pooled)
-        self._views = Pool(dsn, size=VIEW_CONNECTIONS, settings=_SESSION | named, pooled=pooled)
+        self._hot = Pool(self.connector, size=hot, settings=_HOT | named, pooled=pooled)
+        self._views = Pool(
+            self.connector, size=VIEW_CONNECTIONS, settings=_SESSION | named, pooled=pooled
+        )
         self._keys_upto = 0  # The keys of events up to this id have been removed.
         self._unconfirmed: dict[tuple[int, str], _Unconfirmed] = {}
+        self._marks = MarkMemory()
+        self._compared: dict[tuple[int, str], int] = {}  # with how many connections opened
 
     @classmethod
     async def open(
@@ -354,9 +379,11 @@ class PostgresDb:
         return db
 
     @classmethod
-    def at(cls, spec: ConnectionSpec, *, hot: int) -> PostgresDb:
+    def at(
+        cls, spec: ConnectionSpec, *, hot: int, connector: Connector | None = None
+    ) -> PostgresDb:
         """The database of a spec on new connections; its schema must be up to date."""
-        db = cls(spec.dsn, name=spec.name, pooled=spec.pooled, hot=hot)
+        db = cls(spec.dsn, name=spec.name, pooled=spec.pooled, hot=hot, connector=connector)
         db._spec = spec
         return db
 
@@ -366,7 +393,7 @@ class PostgresDb:
 
     def with_own_connections(self) -> PostgresDb:
         """The same database on separate connections: a heartbeat must not wait for other work."""
-        return self.at(self._spec, hot=FLEET_CONNECTIONS)
+        return self.at(self._spec, hot=FLEET_CONNECTIONS, connector=self.connector)
 
     @property
     def statements(self) -> int:
@@ -420,14 +447,15 @@ class PostgresDb:
 
     async def _with_retries(self, work: Callable[[], Awaitable[T]]) -> T:
         """Run ``work`` until it succeeds, for a second or two."""
-        for pause in (*PAUSES_S, None):
+        pauses = PAUSES_S if len(self.connector.hosts) == 1 else HOSTS_PAUSES_S
+        for pause in (*pauses, None):
             try:
                 return await work()
             except (*_REFUSED, *_LOST, *_RACE) as error:
                 if isinstance(error, ValueError):
                     raise  # asyncpg cannot encode a value: a bug.
                 if pause is None or not isinstance(error, _PASSING):
-                    raise _unavailable(error) from error
+                    raise _unavailable(error, self._spec.dsn) from error
             await asyncio.sleep(pause)
         raise AssertionError("the last pause is None")
 
@@ -445,10 +473,15 @@ class PostgresDb:
             tx = PostgresTx(connection, self._spec.inserts)
             await connection.execute(self._hot.begin)
             try:
-                if mark is not None and await self._is_committed(connection, mark):
-                    known: T = self._result_of(mark)
-                    await connection.execute("ROLLBACK")
-                    return known
+                if mark is not None:
+                    self._marks.begin(mark)
+                    if self._compared.get(mark[:2]) != self._hot.opened:
+                        await self._compare_mark(connection, mark)
+                    if await self._is_committed(connection, mark):
+                        self._marks.commit(mark)
+                        known: T = self._result_of(mark)
+                        await connection.execute("ROLLBACK")
+                        return known
                 result = await operation(tx)
             except Exception:
                 with contextlib.suppress(*_LOST):
@@ -487,6 +520,30 @@ class PostgresDb:
                 raise StoreUnavailable("The connection broke during COMMIT.") from error
             self._unconfirmed[mark[:2]] = _Unconfirmed(mark, result)
             raise
+        if mark is not None:
+            self._marks.commit(mark)
+
+    async def _compare_mark(self, connection: Any, mark: Mark) -> None:
+        """Raises DatabaseBehind: a new connection may lead to a server that has lost commits."""
+        opened = self._hot.opened
+        row = await connection.fetchrow(_LAST_MARK, mark.node, mark.kind)
+        self._compared[mark[:2]] = opened
+        self._marks.check(mark[:2], None if row is None else self._spec.base ^ row[0])
+
+    async def check_marks(self, node: int) -> None:
+        """Compare the batches of this node with the database; raises DatabaseBehind."""
+        if not (seen := self._marks.committed(node)):  # before the database is asked
+            return
+
+        async def read(tx: Tx) -> dict[str, int]:
+            assert isinstance(tx, PostgresTx)
+            return dict(await tx._fetch(_LAST_MARKS, (node,)))
+
+        found = await self.run(read, read_only=True)
+        for kind, number in seen.items():
+            token = found.get(kind)
+            last = None if token is None else self._spec.base ^ token
+            self._marks.check((node, kind), last, seen=number)
 
     async def close(self) -> None:
         await self._hot.close()
@@ -506,6 +563,8 @@ async def _check_version(db: PostgresDb, dsn: str) -> None:
         )
 
 
-def _unavailable(error: Exception) -> StoreUnavailable:
+def _unavailable(error: Exception, dsn: str) -> StoreUnavailable:
     """The error with the type of the driver's error only: its text could quote a row."""
+    if isinstance(error, NotWritable | asyncpg.ReadOnlySQLTransactionError):
+        return StoreUnavailable(refusal_text(error, dsn))
     return StoreUnavailable(f"PostgreSQL: {type(error).__name__}.")

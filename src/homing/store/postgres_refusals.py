@@ -22,6 +22,10 @@ class Place(Struct, frozen=True):
     user: str
 
 
+class NotWritable(ConnectionError):
+    """This server must not be written to; the text names it, the reason and what to do."""
+
+
 _UNREADABLE = Place("the address in database_url", "?", "?")
 
 
@@ -30,17 +34,34 @@ def place_of(dsn: str) -> Place:
     try:
         parts = urlsplit(dsn)
         query = parse_qs(parts.query)
-        host = parts.hostname or query.get("host", ["localhost"])[0]
-        port = parts.port or int(query.get("port", ["5432"])[0])
+        servers = _servers(parts.netloc.rpartition("@")[2], query)
     except ValueError:
         return _UNREADABLE
     if "@" in parts.path or parts.netloc.count("@") > 1:  # A part of it may be of a password.
         return _UNREADABLE
     user = unquote(parts.username or "") or query.get("user", ["of this system"])[0]
     database = unquote(parts.path.lstrip("/")) or query.get("dbname", [user])[0]
-    if host.startswith("/"):
-        return Place(f"the socket in {host}", database, user)
-    return Place(f"{host}:{port}" if ":" not in host else f"[{host}]:{port}", database, user)
+    return Place(", ".join(servers), database, user)
+
+
+def _servers(hosts: str, query: dict[str, list[str]]) -> list[str]:
+    """Each host with its port; raises ValueError."""
+    names = hosts.split(",") if hosts else query.get("host", ["localhost"])[0].split(",")
+    ports = query.get("port", ["5432"])[0].split(",")
+    found = []
+    for place, name in enumerate(names):
+        host, port = unquote(name), ports[min(place, len(ports) - 1)]
+        if host.startswith("/"):
+            found.append(f"the socket in {host}")
+            continue
+        if host.startswith("["):
+            host, _, own = host[1:].partition("]")
+            port = own.removeprefix(":") or port
+        elif host.count(":") == 1:
+            host, _, own = host.partition(":")
+            port = own or port
+        found.append(f"[{host}]:{int(port)}" if ":" in host else f"{host}:{int(port)}")
+    return found
 
 
 def shown(dsn: str) -> str:
@@ -53,6 +74,8 @@ def refusal_text(error: BaseException, dsn: str) -> str:
     """What happened, at which server, and what to do."""
     place = place_of(dsn)
     at = f"PostgreSQL at {place.server}"
+    if isinstance(error, NotWritable):
+        return str(error)
     for kinds, text in _TEXTS:
         if isinstance(error, kinds):
             return text.format(at=at, server=place.server, db=place.database, user=place.user)

@@ -45,9 +45,8 @@ class Pulls:
             after = await _before_oldest(tx, subscription_id, removed, head, bound_id)
         elif after > head:
             raise Conflict(_AHEAD)
-        sizes = await tx.all(
-            "pull_sizes", subscription_id=subscription_id, after=after, limit=limit
-        )
+        upto = min(after + limit, head)
+        sizes = await tx.all("pull_sizes", subscription_id=subscription_id, after=after, upto=upto)
         if after < removed or (sizes and sizes[0][1] < bound_id):
             oldest = await _before_oldest(tx, subscription_id, removed, head, bound_id)
             if oldest > after:
@@ -62,7 +61,7 @@ class Pulls:
             for position, event_id, _ in sizes
             if event_id in events
         ]
-        return PullPage(entries, after, sizes[-1][0] if sizes else after, head)
+        return PullPage(entries, after, sizes[-1][0] if sizes else upto, head)
 
     @transaction(view=True)
     async def heads(self, tx: Tx, subscription_ids: Sequence[int]) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""Replays: of one delivery, or of all that a stored job finds in history.
+"""Replays: of one delivery, or of all that a stored job finds in history; and backfills.
 
 A replay is a new delivery of the same event to the present endpoint of the subscription. Its id is
 outside the event's range of ids, so the table ``replay_link`` leads from the event to it.
@@ -12,15 +12,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from homing.errors import Gone, NotFound, StillPending, SubscriptionGone
-from homing.model import Delivery, Finished, Status
-from homing.ports import ReplayJob
-from homing.store import rows
+from homing.errors import Conflict, Gone, NotFound, StillPending, SubscriptionGone
+from homing.model import CauseKey, Delivery, Event, Finished, Order, Status, show_id
+from homing.policy.bulk import Counted, Group
+from homing.ports import DeliveryFilter, PastEvent, ReplayJob
+from homing.store import order, rows
 from homing.store.selection import id_range, selection_values
-from homing.store.tx import Tx
+from homing.store.tx import Row, Tx
 from homing.store.writes import LedgerChange, add_to_ledger
 
 RUNNING = "running"
+GROUPS_MAX = 2_000  # of status, tenant and cause
 
 
 async def replay_one(tx: Tx, delivery_id: int, *, new: Delivery, node: int) -> Delivery:
@@ -59,7 +61,8 @@ async def replay_step(
     stored = rows.replay_job(row)
     if stored.state != RUNNING or stored.after_id != job.after_id:
         return False
-    written = await _write(tx, new, node=node)
+    missing = await _missing(tx, new) if job.filter.backfill else new
+    written = await _write(tx, missing, node=node, backfill=job.filter.backfill)
     gone = len(new) - len(written)
     # Added to the stored counts: the caller does not know which rows were skipped here.
     await tx.all(
@@ -74,25 +77,43 @@ async def replay_step(
     return True
 
 
-async def _targets(tx: Tx, deliveries: Sequence[Delivery]) -> dict[int, tuple[int, int]]:
-    """Endpoint and bucket of each subscription that is not deleted."""
+async def _targets(tx: Tx, deliveries: Sequence[Delivery]) -> dict[int, tuple[int, int, Order]]:
+    """Endpoint, bucket and order of each subscription that is not deleted."""
     ids = sorted({it.subscription_id for it in deliveries})
     found = await tx.all("replay_targets", ids=ids)
-    return {row[0]: (row[1], row[2]) for row in found}
+    return {row[0]: (row[1], row[2], rows.order_of(row[3])) for row in found}
 
 
-async def _write(tx: Tx, deliveries: Sequence[Delivery], *, node: int) -> list[Delivery]:
+async def _write(
+    tx: Tx, deliveries: Sequence[Delivery], *, node: int, backfill: bool = False
+) -> list[Delivery]:
     """Write those whose subscription and event exist, at the subscription's current endpoint."""
     if not deliveries:
         return []
     targets = await _targets(tx, deliveries)
     ids = sorted({it.event_id for it in deliveries})
-    events = {row[0] for row in await tx.all("replay_events", ids=ids)}
+    events: dict[int, str] = dict(await tx.all("replay_events", ids=ids))
     written = [
-        replace(it, endpoint_id=target[0], bucket=target[1], replay=True)
+        replace(
+            it,
+            endpoint_id=target[0],
+            bucket=target[1],
+            replay=True,
+            order_key=events[it.event_id],
+        )
         for it in deliveries
         if it.event_id in events and (target := targets.get(it.subscription_id))
     ]
+    if backfill:
+        latest = [it for it in written if targets[it.subscription_id][2] is Order.LATEST]
+        outdated = await _outdated(tx, [it for it in latest if it.order_key])
+        written = [it for it in written if it.event_id not in outdated]
+    ordered = [
+        it for it in written if it.order_key and targets[it.subscription_id][2] is not Order.NONE
+    ]
+    if ordered:
+        blocked = await order.place_replays(tx, ordered)
+        written = [blocked.get(it.id, it) for it in written]
     await tx.insert("pending", [rows.pending_row(it) for it in written])
     await tx.insert("replay_link", [(it.event_id, it.id) for it in written])
     accepted = Counter(it.tenant for it in written)
@@ -100,6 +121,85 @@ async def _write(tx: Tx, deliveries: Sequence[Delivery], *, node: int) -> list[D
         tx, {tenant: LedgerChange(accepted=n) for tenant, n in accepted.items()}, node=node
     )
     return written
+
+
+# --- backfills ------------------------------------------------------------------------------
+
+
+async def save_backfill(tx: Tx, job: ReplayJob) -> ReplayJob:
+    """Store a backfill; raises Conflict if another one of its subscription is running."""
+    await tx.one("catalog_lock")  # One at a time.
+    for row in await tx.all("replay_jobs_running"):
+        other = rows.replay_job(row)
+        if other.filter.backfill and other.filter.subscription_id == job.filter.subscription_id:
+            raise Conflict(
+                f"{show_id('rpl', other.id)} already delivers past events to this subscription: "
+                "wait until it is done, or cancel it."
+            )
+    last = await tx.one("last_id")  # An event by a clock that was ahead has a later id.
+    assert last is not None
+    stored = replace(job, upto_id=max(job.upto_id, last[0]))
+    await tx.insert("replay_job", [rows.replay_job_row(stored)])
+    return stored
+
+
+async def past_events(
+    tx: Tx, job: ReplayJob, *, limit: int
+) -> tuple[list[PastEvent], int, int, bool]:
+    """Of the next events: those that a backfill may take; how many were read, and the last id."""
+    conditions = job.filter
+    since, low = conditions.since or 0, max(job.after_id, id_range(conditions)[0] - 1)
+    found = await tx.all("past_events", after_id=low, upto_id=job.upto_id, limit=limit)
+    own = [row for row in found if row[1] == conditions.tenant and row[3] >= since]
+    had = await _had(tx, [(row[0], row[5]) for row in own], conditions.subscription_id or 0)
+    taken = [PastEvent(row[0], row[2], row[4], row[6]) for row in own if row[0] not in had]
+    if len(found) < limit:
+        return taken, len(found), max(job.after_id, job.upto_id), True
+    return taken, len(found), found[-1][0], False
+
+
+async def events_whole(tx: Tx, event_ids: Sequence[int]) -> list[Event]:
+    found = await tx.all("events_whole", ids=list(event_ids))
+    return [rows.event(row) for row in found]
+
+
+async def newest_of_key(
+    tx: Tx, tenant: str, key: str, *, from_id: int, before_id: int, limit: int
+) -> list[PastEvent]:
+    found = await tx.all(
+        "newest_of_key",
+        tenant=tenant,
+        order_key=key,
+        from_id=from_id,
+        before_id=before_id,
+        limit=limit,
+    )
+    return [PastEvent(row[0], row[1], row[2], key) for row in found]
+
+
+async def _outdated(tx: Tx, deliveries: Sequence[Delivery]) -> set[int]:
+    """The events of which the subscription has a newer one of the same key by now."""
+    if not deliveries:
+        return set()
+    await order.hold(tx, map(order.key_of, deliveries))
+    asked: list[Row] = [
+        (it.event_id, it.tenant, it.order_key, it.subscription_id) for it in deliveries
+    ]
+    return {row[0] for row in await tx.many("outdated", asked)}
+
+
+async def _missing(tx: Tx, new: Sequence[Delivery]) -> list[Delivery]:
+    """Without events that the subscription has got a delivery of by now."""
+    if not new:
+        return []
+    ranges = await tx.all("event_ranges", ids=sorted({it.event_id for it in new}))
+    had = await _had(tx, [(row[0], row[1]) for row in ranges], new[0].subscription_id)
+    return [it for it in new if it.event_id not in had]
+
+
+async def _had(tx: Tx, events: Sequence[tuple[int, int]], subscription_id: int) -> set[int]:
+    asked: list[Row] = [(event_id, last_id, subscription_id) for event_id, last_id in events]
+    return {row[0] for row in await tx.many("had_by", asked)} if asked else set()
 
 
 # --- the scan of a job ----------------------------------------------------------------------
@@ -125,6 +225,37 @@ async def count(tx: Tx, job: ReplayJob, *, now: int, limit: int) -> tuple[int, b
     return row[1], row[0] < limit
 
 
+async def groups(tx: Tx, job: ReplayJob, *, now: int, limit: int) -> Counted:
+    """The deliveries that it would take of the next ``limit`` rows, by status, tenant, cause."""
+    walk = _walk(job, now=now, limit=limit)
+    return _counted(await tx.all("replay_groups", **walk, groups=GROUPS_MAX), limit=limit)
+
+
+async def pending_groups(tx: Tx, conditions: DeliveryFilter, *, limit: int) -> Counted:
+    """The pending deliveries that match among ``limit`` rows, by tenant and cause."""
+    low, high = id_range(conditions)
+    by_endpoint = conditions.endpoint_id is not None
+    values = {
+        **selection_values(conditions),
+        "from_id": low,
+        "until_id": high,
+        "by_id": 0 if by_endpoint else limit,
+        "by_endpoint": limit if by_endpoint else 0,
+        "groups": GROUPS_MAX,
+    }
+    return _counted(await tx.all("pending_groups", **values), limit=limit)
+
+
+def _counted(found: Sequence[Row], *, limit: int) -> Counted:
+    scanned, count = found[0][:2]
+    there = tuple(
+        Group(Status(status), tenant, None if failure is None else CauseKey(failure, why, code), n)
+        for _, _, status, tenant, failure, why, code, n in found
+        if n
+    )
+    return Counted(count, scanned < limit, there)
+
+
 def _walk(job: ReplayJob, *, now: int, limit: int) -> dict[str, Any]:
     """The values of the statements, which use only the shortest of the walks."""
     conditions = job.filter
@@ -133,7 +264,7 @@ def _walk(job: ReplayJob, *, now: int, limit: int) -> dict[str, Any]:
         walk = "by_event"
     elif conditions.endpoint_id is not None:
         walk = "by_endpoint"
-    elif conditions.status in {Status.DROPPED, Status.CANCELLED}:
+    elif conditions.status in {Status.DROPPED, Status.CANCELLED, Status.SUPERSEDED}:
         walk = "by_status"
     else:
         walk = "by_id"

@@ -7,13 +7,15 @@ that rows that stay are scanned once per round and never block it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from homing.model import Lane, id_floor
+from homing.model import Finished, Lane, Reason, Status, id_floor
 from homing.ports.erasures import Erasable
-from homing.store import erasures, pull_streams
+from homing.store import erasures, pull_streams, rows
 from homing.store.tx import Row, Tx
+from homing.store.writes import LedgerChange, ledger_write
 
 SCANS_MAX = 10  # in one step, while they find nothing to remove
 _END = (1 << 63) - 1
@@ -139,3 +141,17 @@ async def _endpoints(tx: Tx, after_id: int, *, before: int, limit: int) -> tuple
     if gone:
         await tx.all("causes_of_removed", endpoint_ids=[row[0] for row in gone])
     return len(gone), upto_id if count == limit else None
+
+
+async def expire_blocked(tx: Tx, *, before: int, now: int, limit: int, node: int) -> int:
+    """Drop blocked deliveries that were accepted before this time; none of them is in memory."""
+    found = await tx.all("order_retained", before_id=id_floor(before), limit=limit)
+    ended = [
+        Finished(rows.pending(row), Status.DROPPED, Reason.EXPIRED, now)
+        for row in await tx.all("order_retained_remove", ids=[row[0] for row in found])
+    ]
+    await tx.insert("history", [rows.history_row(it) for it in ended])
+    dropped = Counter(it.delivery.tenant for it in ended)
+    changes = {tenant: LedgerChange(dropped=count) for tenant, count in dropped.items()}
+    await tx.write([ledger_write(changes, node=node)])
+    return len(ended)

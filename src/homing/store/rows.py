@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from homing.model import (
+    PART_BLOCKED,
     PART_FAIR,
     PART_FIRST,
     SPEC,
@@ -30,7 +31,9 @@ from homing.model import (
     Health,
     Kind,
     Lane,
+    Order,
     Outcome,
+    Pauses,
     Phases,
     Reason,
     ReceiverState,
@@ -40,6 +43,7 @@ from homing.model import (
     Status,
     Subscription,
     Transition,
+    Work,
     Workfront,
 )
 from homing.policy.text import storable
@@ -76,9 +80,15 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     ),
     "event_key": _columns("tenant key event_id content_hash"),
     "event_field": _columns("event_id place hash tenant"),
-    "event": _columns("id tenant key type time accepted_at data trace context deliveries last_id"),
-    "pending": _columns(f"{_DELIVERY} part {_SCHEDULE} cause_id"),
-    "history": _columns(f"{_DELIVERY} {_SCHEDULE} status reason finished_at arrived cause_id"),
+    "event": _columns(
+        "id tenant key type time accepted_at data trace context order_key deliveries last_id"
+    ),
+    "pending": _columns(
+        f"{_DELIVERY} part {_SCHEDULE} cause_id paused_ms order_key order_seq unblocked_at"
+    ),
+    "history": _columns(
+        f"{_DELIVERY} {_SCHEDULE} status reason finished_at arrived cause_id superseded_by"
+    ),
     "attempt": _columns(
         "delivery_id number endpoint_id subscription_id lane started_at finished_at outcome code"
         " failure detail address dns_us connect_us tls_us first_byte_us total_us request_headers"
@@ -89,10 +99,11 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         " example_id example_number closed_at"
     ),
     "transition": _columns("id endpoint_id at before after rule numbers by"),
+    "key_release": _columns("delivery_id bucket endpoint_id subscription_id order_key"),
     "replay_link": _columns("event_id delivery_id"),
     "replay_job": _columns("id filter created_at state upto_id after_id scanned replayed skipped"),
     "cleanup_job": _columns("id kind subscription_id endpoint_id after_id"),
-    "ledger": _columns("tenant node accepted delivered dropped cancelled"),
+    "ledger": _columns("tenant node accepted delivered dropped cancelled superseded"),
     "api_key": _columns(
         "id prefix hash name role tenant created_at expires_at last_used_at revoked_at"
     ),
@@ -149,6 +160,8 @@ def subscription_row(sub: Subscription) -> Row:
     settings = sub.newer | {name: getattr(sub, name) for name in _IN_SETTINGS}
     if sub.receiver is not None:
         settings["receiver"] = sub.receiver
+    if sub.pauses is not None:
+        settings["pauses"] = sub.pauses
     values["settings"] = _json(settings)
     return tuple(
         values[name] if name in values else getattr(sub, name) for name in COLUMNS["subscription"]
@@ -172,7 +185,18 @@ def subscription(row: Row) -> Subscription:
         values[name] = msgspec.convert(settings.pop(name), SPEC[name].type)
     if "receiver" in settings:
         values["receiver"] = msgspec.convert(settings.pop("receiver"), ReceiverState)
+    if "pauses" in settings:
+        values["pauses"] = msgspec.convert(settings.pop("pauses"), Pauses)
     return Subscription(**values, newer=settings)
+
+
+def order_of(settings: str) -> Order:
+    """The order of the subscription with these settings."""
+    return msgspec.json.decode(settings, type=_Ordering).order
+
+
+class _Ordering(msgspec.Struct):
+    order: Order = Order.NONE
 
 
 def _reader(kind: Any) -> Callable[[str], Any]:
@@ -250,6 +274,7 @@ def event_row(new: NewEvent) -> Row:
         event.data,
         event.trace,
         event.context,
+        event.order_key,
         len(deliveries),
         deliveries[-1].id if deliveries else event.id,
     )
@@ -257,7 +282,7 @@ def event_row(new: NewEvent) -> Row:
 
 def event(row: Row) -> Event:
     """An event from the columns of ``event``, without the last two (deliveries, last_id)."""
-    return Event(*row[:9])
+    return Event(*row[:10])
 
 
 def event_key_row(new: NewEvent) -> Row:
@@ -283,12 +308,27 @@ def pending_row(it: Delivery) -> Row:
         it.sender_errors,
         int(it.replay),
         it.cause_id,
+        it.paused_ms,
+        it.order_key or None,
+        it.order_seq,
+        it.unblocked_at,
     )
 
 
 def pending(row: Row) -> Delivery:
-    fair_part = row[8] if row[8] >= PART_FAIR else PART_FIRST
-    return Delivery(*(*row[:8], *row[9:15], row[15] != 0, row[16], fair_part))
+    part = row[8]
+    fair_part = part if part >= PART_FAIR else PART_FIRST
+    if row[18] is None:
+        return Delivery(*(*row[:8], *row[9:15], row[15] != 0, row[16], fair_part, row[17]))
+    if part < 0:
+        fair_part = PART_BLOCKED - part
+    ordered = row[17:21]
+    return Delivery(*(*row[:8], *row[9:15], row[15] != 0, row[16], fair_part, *ordered))
+
+
+def work(row: Row) -> Work:
+    """A delivery with its event, from the columns of both."""
+    return Work(pending(row), event(row[PENDING_WIDTH:]))
 
 
 def history_row(finished: Finished, first_attempt: bytes | None = None) -> Row:
@@ -315,19 +355,21 @@ def history_row(finished: Finished, first_attempt: bytes | None = None) -> Row:
         finished.finished_at,
         int(finished.arrived),
         it.cause_id,
+        finished.superseded_by or None,
         first_attempt,
     )
 
 
 def history_delivery(row: Row) -> Delivery:
-    """The delivery from the columns of ``history``."""
-    return Delivery(*(*row[:14], row[14] != 0, row[19]))
+    """The delivery from the columns of ``history``; a pending one has ``paused_ms`` in one."""
+    moved_ms = row[18] if row[15] == "pending" else 0
+    return Delivery(*(*row[:14], row[14] != 0, row[19], PART_FIRST, moved_ms))
 
 
 def history(row: Row) -> Finished:
     delivery = history_delivery(row)
     reason = None if row[16] is None else Reason(row[16])
-    return Finished(delivery, Status(row[15]), reason, row[17], row[18] != 0)
+    return Finished(delivery, Status(row[15]), reason, row[17], row[18] != 0, row[20] or 0)
 
 
 # --- attempts, causes and transitions -------------------------------------------------------

@@ -40,7 +40,7 @@ T = TypeVar("T")
 MEMORY = ":memory:"
 BUSY_MS = 5_000  # to wait for another program (a backup, a shell) that locks the file
 WAL_TRIES = 500
-CACHE_KIB = 16 * 1024  # Of each connection; the system caches the rest of the file.
+CACHE_KIB = 8 * 1024  # Of each connection; the system caches the rest of the file.
 MEMORY_PAGE_BYTES = 8_192  # Larger pages: a commit that has split a node reads all of them.
 CHECKPOINT_PAGES = 4_000  # of 4 KiB: the log is written back from 16 MB on …
 WAL_BYTES_MAX = 64 * 1024 * 1024  # … and cut to this size if readers made it grow meanwhile.
@@ -464,6 +464,9 @@ class SqliteDb:
 
     async def empty_log(self) -> bool:
         return await self._write.call(self._writer.empty_log)
+
+    async def check_marks(self, node: int) -> None:
+        """Nothing: no other server can take the place of a file."""
 
     async def remove_days(self, *, before: int, limit: int) -> int:  # noqa: ARG002
         return 0  # SQLite has no partitions; retention removes rows.

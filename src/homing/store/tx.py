@@ -114,6 +114,9 @@ class Db(Protocol):
         it, AlreadyWritten for a batch whose reply was lost with the process that had written it.
         """
 
+    async def check_marks(self, node: int) -> None:
+        """Raises DatabaseBehind if batches of this node that were committed are missing."""
+
     async def remove_days(self, *, before: int, limit: int) -> int:
         """Remove whole days past retention if rows are kept by day; returns about how many rows.
 

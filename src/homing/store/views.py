@@ -14,12 +14,14 @@ from homing.model import (
     PART_TRIED,
     Attempt,
     Cause,
+    Delivery,
     Endpoint,
     State,
     Status,
     Subscription,
     Transition,
 )
+from homing.policy.bulk import Counted
 from homing.policy.match import type_matches
 from homing.ports import CauseRow, DeliveryFilter, DeliveryRow, EventRow, FleetView, Lease, Ledger
 from homing.ports.views import (
@@ -32,7 +34,7 @@ from homing.ports.views import (
     Rollup,
     StoreFigures,
 )
-from homing.store import attempts, deliveries, erasures, leases, rollups, rows, search
+from homing.store import attempts, deliveries, erasures, leases, replays, rollups, rows, search
 from homing.store.deliveries import SCAN_MAX
 from homing.store.tx import Db, Row, Tx, transaction
 
@@ -94,6 +96,11 @@ class Views:
     async def event(self, tx: Tx, key: str, *, tenant: str) -> EventRow | None:
         row = await tx.one("view_event", tenant=tenant, key=key)
         return _event_row(row) if row and await _is_shown(tx, row[1], row[0]) else None
+
+    @transaction(view=True)
+    async def event_key(self, tx: Tx, event_id: int) -> str:
+        row = await tx.one("event_key_of", id=event_id)
+        return "" if row is None else str(row[0])
 
     @transaction(view=True)
     async def event_deliveries(self, tx: Tx, event_id: int, *, limit: int) -> list[DeliveryRow]:
@@ -212,11 +219,20 @@ class Views:
         return await _with_last_failures(tx, await _shown(tx, page)), cursor
 
     @transaction(view=True)
+    async def pending_groups(self, tx: Tx, conditions: DeliveryFilter, *, limit: int) -> Counted:
+        return await replays.pending_groups(tx, conditions, limit=limit)
+
+    @transaction(view=True)
     async def delivery(self, tx: Tx, delivery_id: int) -> DeliveryRow | None:
         found = await tx.all("deliveries_whole", ids=[delivery_id])
         page = await _shown(tx, [deliveries.delivery_row(row) for row in found])
         page = await _with_last_failures(tx, page)
         return page[0] if page else None
+
+    @transaction(view=True)
+    async def in_order(self, tx: Tx, delivery_id: int) -> tuple[Delivery, int | None] | None:
+        row = await tx.one("order_of", id=delivery_id)
+        return None if row is None else (rows.pending(row), row[rows.PENDING_WIDTH])
 
     @transaction(view=True)
     async def deliveries_by_id(self, tx: Tx, ids: Sequence[int]) -> dict[int, DeliveryRow]:
@@ -564,14 +580,16 @@ def _event_row(row: Row) -> EventRow:
 
 
 def _ledger(row: Row, scan_limit: int) -> Ledger:
-    tenant, accepted, delivered, dropped, cancelled, pending, scanned = row
+    tenant, accepted, delivered, dropped, cancelled, superseded, pending, scanned = row
+    finished = delivered + dropped + cancelled + superseded
     counted = scanned <= scan_limit
     return Ledger(
         tenant=tenant,
         accepted=accepted,
         delivered=delivered,
-        pending=pending if counted else accepted - delivered - dropped - cancelled,
+        pending=pending if counted else accepted - finished,
         dropped=dropped,
         cancelled=cancelled,
+        superseded=superseded,
         counted=counted,
     )

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from operator import itemgetter
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from homing.model import Delivery
 from homing.ports import NewEvent, Receipt, Refusal
-from homing.store import pull_streams, rows
+from homing.store import order, pull_streams, rows
 from homing.store.tx import Row, Tx, Write
 
 
@@ -19,12 +21,13 @@ class LedgerChange(Struct, gc=False):
     delivered: int = 0
     dropped: int = 0
     cancelled: int = 0
+    superseded: int = 0
 
 
 def ledger_write(changes: Mapping[str, LedgerChange], *, node: int) -> Write:
     """Additions to the ledger in the order of tenants, so that two transactions cannot deadlock."""
     added: list[Row] = [
-        (tenant, node, it.accepted, it.delivered, it.dropped, it.cancelled)
+        (tenant, node, it.accepted, it.delivered, it.dropped, it.cancelled, it.superseded)
         for tenant, it in sorted(changes.items(), key=itemgetter(0))
     ]
     return "ledger_add", added
@@ -64,18 +67,24 @@ async def _add_erased(
                     known.setdefault(name, (b"", deliveries))  # A conflict.
 
 
-async def append_events(tx: Tx, events: Sequence[NewEvent], *, node: int) -> None:
-    """Write events that are not stored yet, with all their deliveries.
+async def append_events(tx: Tx, events: Sequence[NewEvent], *, node: int) -> dict[int, Delivery]:
+    """Write events that are not stored yet, with all their deliveries; return the blocked ones.
 
     Raises RunAgain if another process has just written one of the keys.
     """
     if not events:
-        return
+        return {}
+    blocked: dict[int, Delivery] = {}
+    if any(new.ordered for new in events):
+        blocked = await order.place(tx, events)
     writes: list[Write] = [
         ("event_key", sorted(rows.event_key_row(new) for new in events)),
         ("event", [rows.event_row(new) for new in events]),
     ]
-    pending = [rows.pending_row(delivery) for new in events for delivery in new.deliveries]
+    deliveries = [delivery for new in events for delivery in new.deliveries]
+    if blocked:
+        deliveries = [blocked.get(it.id, it) for it in deliveries]
+    pending = [rows.pending_row(it) for it in deliveries]
     if pending:
         changes: dict[str, LedgerChange] = {}
         for new in events:
@@ -87,6 +96,7 @@ async def append_events(tx: Tx, events: Sequence[NewEvent], *, node: int) -> Non
         await _index_fields(tx, events)
     if any(new.pulled for new in events):
         await pull_streams.append(tx, events)
+    return blocked
 
 
 async def _index_fields(tx: Tx, events: Sequence[NewEvent]) -> None:
@@ -106,6 +116,32 @@ async def write_events(tx: Tx, events: Sequence[NewEvent], *, node: int) -> None
     known = await known_keys(tx, events)
     fresh = {(new.event.tenant, new.event.key): new for new in events}
     await append_events(tx, [new for key, new in fresh.items() if key not in known], node=node)
+
+
+def with_blocked(
+    results: list[list[Receipt] | Refusal],
+    requests: Sequence[Sequence[NewEvent]],
+    blocked: Mapping[int, Delivery],
+    superseded: Mapping[int, int],
+) -> list[list[Receipt] | Refusal]:
+    """The receipts with the ids of deliveries that are blocked, and what was superseded."""
+    if not blocked:
+        return results
+    return [
+        result
+        if isinstance(result, Refusal)
+        else [
+            replace(
+                receipt,
+                blocked=tuple(it.id for it in new.deliveries if it.id in blocked),
+                superseded=superseded.get(new.event.id, 0),
+            )
+            if receipt.new and new.ordered
+            else receipt
+            for receipt, new in zip(result, request, strict=True)
+        ]
+        for result, request in zip(results, requests, strict=True)
+    ]
 
 
 def receipts_of(

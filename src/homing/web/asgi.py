@@ -8,6 +8,7 @@ is a 500 without details.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from functools import cache
 
@@ -47,7 +48,7 @@ EVERY = (*OPERATIONS, *WORKFRONT)
 
 @cache
 def _openapi_json() -> bytes:
-    """The same for all servers of a process: tests start many."""
+    """The same for all servers of a process: it takes a tenth of a second to make."""
     return encode(openapi(EVERY))
 
 
@@ -59,7 +60,7 @@ def asgi_app(app: App, options: WebOptions | None = None) -> ASGIApp:
         return Front(None, Router(routes=routes, redirect_slashes=False, default=_not_here))
     dashboard = DashboardApp(parts)
     routes = [*_routes(parts, EVERY), *dashboard.routes()]
-    routes.append(Route(OPENAPI_PATH, _Document(_openapi_json())))
+    routes.append(Route(OPENAPI_PATH, _OpenApi()))
     router = Router(routes=routes, redirect_slashes=False, default=dashboard.missing)
     return Front(Publish(parts), router)
 
@@ -207,13 +208,11 @@ class _Resource:
             share.release(body)
 
 
-class _Document:
-    """A JSON document that never changes."""
-
-    def __init__(self, content: bytes) -> None:
-        self._response = Response(200, content, JSON)
+class _OpenApi:
+    """The OpenAPI document, made when it is first asked for, on a thread."""
 
     async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
         if scope["method"] not in {"GET", "HEAD"}:
             raise MethodNotAllowed(("GET",))
-        await send_response(send, self._response)
+        content = await asyncio.to_thread(_openapi_json)
+        await send_response(send, Response(200, content, JSON))

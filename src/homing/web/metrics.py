@@ -164,6 +164,11 @@ def _gauges(pulse: Pulse, now: int) -> Iterator[Metric]:
         ("homing_outage_active", "1 while a sender outage pauses sending.", int(active)),
         ("homing_outage_seconds", "How long sending has been paused.", outage_ms / 1000),
         (
+            "homing_lost_commits",
+            "Losses of commits in failovers of the database that no operator has confirmed.",
+            len(pulse.commit_losses),
+        ),
+        (
             "homing_outage_waiting",
             "Failures that wait for a verdict of sender outage detection.",
             pulse.outage.waiting,

@@ -26,6 +26,7 @@ from homing.model import (
     State,
     Status,
 )
+from homing.policy.backfill import PER_SECOND
 from homing.policy.causes import CLASSES, OTHER
 from homing.policy.exact import encode
 from homing.policy.filters import Op, Side
@@ -67,6 +68,15 @@ class EventIn(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
         Meta(description="1 to 64 of A-Z a-z 0-9 _ -; default: the key's, or default."),
     ] = UNSET
     time: Annotated[Time | None, Meta(description="RFC 3339; default now.")] = None
+    key: Annotated[
+        str | None,
+        Meta(
+            description=(
+                "The object that the event is about: 1 to 128 bytes of printable text. "
+                "Subscriptions may ask for order by key."
+            )
+        ),
+    ] = None
 
 
 class EventReceipt(Struct, frozen=True, gc=False):
@@ -92,6 +102,7 @@ class EventView(Struct, frozen=True):
     tenant: str
     type: str
     time: str
+    key: Annotated[str | None, Meta(description="The object that it is about.")]
     accepted_at: Time
     deliveries: int
 
@@ -269,6 +280,10 @@ class SubscriptionView(_SpecView, frozen=True, kw_only=True):
         Meta(description="It gets no events: its receiver has not proved that it owns the URL."),
     ]
     receiver: ReceiverView | None
+    paused_since: Annotated[
+        Time | None,
+        Meta(description="It is paused: its deliveries wait until it is resumed; null: it is not."),
+    ]
     created_at: Time
     updated_at: Time
 
@@ -380,6 +395,7 @@ class DeliveryView(Struct, frozen=True, kw_only=True):
     reason: Reason | None
     event: str
     type: str
+    key: Annotated[str | None, Meta(description="The key of the event.")]
     subscription: str
     endpoint: str
     url: str
@@ -427,6 +443,14 @@ class DeliveryDetail(DeliveryView, frozen=True, kw_only=True):
 
     explanation: str
     explanation_parts: list[SentencePart]
+    superseded_by: Annotated[
+        str | None,
+        Meta(description="The event that is sent instead, while it is kept."),
+    ]
+    waits_for: Annotated[
+        str | None,
+        Meta(description="The delivery of the same key that must be finished before this one."),
+    ]
     attempts: list[AttemptView]
     schedule: list[RetryView]
 
@@ -450,6 +474,7 @@ class EventDetail(Struct, frozen=True, kw_only=True):
     tenant: str
     type: str
     time: str
+    key: Annotated[str | None, Meta(description="The object that it is about.")]
     accepted_at: Time
     context: Annotated[
         dict[str, str | bool | int] | None,
@@ -620,11 +645,49 @@ class ReplayIn(Struct, frozen=True, forbid_unknown_fields=True):
     dry_run: bool = False
 
 
+class NamedCount(Struct, frozen=True):
+    """A status, a tenant or a cause, and how many of the counted deliveries have it."""
+
+    name: str
+    count: int
+
+
+class BackfillIn(Struct, frozen=True, forbid_unknown_fields=True):
+    """Deliver past events to a subscription, or with ``dry_run`` only count them."""
+
+    since: Annotated[
+        str,
+        Meta(
+            description=(
+                "Events accepted since then: a time after RFC 3339, or a duration back from now "
+                "like 7d; not before the retention."
+            )
+        ),
+    ] = named(name="from")
+    per_second: Annotated[
+        int, Meta(description="Deliveries that the job makes per second: 1 to 10000.")
+    ] = PER_SECOND
+    dry_run: bool = False
+
+
+class BackfillCount(Struct, frozen=True):
+    """How many past events would be delivered; ``exact`` is false if there are more."""
+
+    count: int
+    exact: bool
+
+
 class ReplayCount(Struct, frozen=True):
     """How many deliveries a bulk replay would replay; ``exact`` is false if there are more."""
 
     count: int
     exact: bool
+    by_status: list[NamedCount]
+    by_tenant: list[NamedCount]
+    by_cause: Annotated[
+        list[NamedCount],
+        Meta(description="By the last failure; the name is empty if there is none."),
+    ]
     as_of: Annotated[
         Time,
         Meta(
@@ -650,6 +713,9 @@ class ReplayFilterView(Struct, frozen=True):
     finished_since: Time | None
     tenant: str | None
     as_of: Time | None
+    backfill: Annotated[
+        bool, Meta(description="It delivers past events that the subscription has none of.")
+    ]
 
 
 class ReplayJobView(Struct, frozen=True):
@@ -762,7 +828,7 @@ class SearchResult(Struct, frozen=True):
 
 
 class LedgerView(Struct, frozen=True):
-    """accepted = delivered + pending + dropped + cancelled."""
+    """accepted = delivered + pending + dropped + cancelled + superseded."""
 
     tenant: str
     accepted: int
@@ -770,6 +836,7 @@ class LedgerView(Struct, frozen=True):
     pending: int
     dropped: int
     cancelled: int
+    superseded: int
     counted: Annotated[bool, Meta(description="The pending deliveries were counted row by row.")]
     balanced: bool
 
@@ -841,6 +908,24 @@ class EgressView(Struct, frozen=True):
     ]
 
 
+class CommitLossView(Struct, frozen=True):
+    """What one process noticed of commits that a failover has lost."""
+
+    noticed_at: str
+    process: str
+    kind: str  # publish, settle, catalog or leases
+    lost_from: str | None  # commits may be missing since then; null: unknown
+    lost_upto: str
+    missing: str  # in words, with what to do
+
+
+class LostCommitsView(Struct, frozen=True):
+    """Losses, newest first."""
+
+    items: list[CommitLossView]
+    holding: bool  # publishes are refused until an operator confirms
+
+
 class StatusView(Struct, frozen=True):
     """One process at this moment; counters count from its start."""
 
@@ -861,3 +946,4 @@ class StatusView(Struct, frozen=True):
     memory_bytes: int
     refused_endpoints: list[RefusedEndpoint]  # of all processes, the last 20
     certificates: list[CertificateWarningView]  # the 20 that expire first
+    lost_commits: list[CommitLossView]  # of all processes, until an operator confirms them

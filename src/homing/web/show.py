@@ -105,6 +105,7 @@ def event_view(row: EventRow) -> EventView:
         tenant=event.tenant,
         type=event.type,
         time=event.time,
+        key=event.order_key or None,
         accepted_at=time_text(event.accepted_at),
         deliveries=row.deliveries,
     )
@@ -123,6 +124,7 @@ def event_detail(
         tenant=event.tenant,
         type=event.type,
         time=event.time,
+        key=event.order_key or None,
         accepted_at=time_text(event.accepted_at),
         context=context_of(event),
         data=Raw(event.data),
@@ -158,6 +160,7 @@ def subscription_view(
         certificate=_certificate_view(subscription),
         unverified=subscription.is_unverified,
         receiver=_receiver_view(subscription.receiver),
+        paused_since=time_or_none(subscription.paused_since),
         created_at=time_text(subscription.created_at),
         updated_at=time_text(subscription.updated_at),
         **{name: _field_view(field, getattr(subscription, name)) for name, field in SPEC.items()},
@@ -243,6 +246,7 @@ def delivery_view(row: DeliveryRow) -> DeliveryView:
         reason=row.reason,
         event=row.event_key,
         type=row.event_type,
+        key=row.order_key or None,
         subscription=show_id(SUBSCRIPTION, delivery.subscription_id),
         endpoint=show_id(ENDPOINT, delivery.endpoint_id),
         url=row.url,
@@ -356,6 +360,7 @@ def replay_view(job: ReplayJob) -> ReplayJobView:
             finished_since=time_or_none(conditions.finished_since),
             tenant=conditions.tenant,
             as_of=time_or_none(conditions.as_of),
+            backfill=conditions.backfill,
         ),
         created_at=time_text(job.created_at),
         scanned=job.scanned,
@@ -366,6 +371,7 @@ def replay_view(job: ReplayJob) -> ReplayJobView:
 
 def ledger_view(ledger: Ledger) -> LedgerView:
     parts = ledger.delivered + ledger.pending + ledger.dropped + ledger.cancelled
+    parts += ledger.superseded
     return LedgerView(
         tenant=ledger.tenant,
         accepted=ledger.accepted,
@@ -373,6 +379,7 @@ def ledger_view(ledger: Ledger) -> LedgerView:
         pending=ledger.pending,
         dropped=ledger.dropped,
         cancelled=ledger.cancelled,
+        superseded=ledger.superseded,
         counted=ledger.counted,
         balanced=ledger.accepted == parts,
     )

@@ -15,20 +15,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from itertools import islice
 from typing import Any
 
 import structlog
 from msgspec import Struct
 
+from homing.engine.commit_losses import CommitLosses
 from homing.engine.core import Core
 from homing.engine.dispatch import Dispatcher
 from homing.engine.fleet.catalog_barrier import CatalogBarrier
 from homing.engine.fleet.notifications import PeerNotifier
 from homing.engine.settle import Settler
-from homing.errors import HomingError
-from homing.model import id_floor
+from homing.errors import DatabaseBehind, HomingError
+from homing.model import SPEC, id_floor, id_time
 from homing.policy.shares import BUCKETS, plan, ranges
 from homing.ports import FleetState, FleetStore, Member, NotificationBus
 
@@ -45,7 +46,11 @@ PAGE = 20  # endpoints of each bucket in one statement
 WALK = 32  # buckets in one step of the slow round
 AGAIN_MS = 500
 QUIET_MS = 20
+DEADLINE_MAX_MS = int(SPEC["deadline_ms"].max)  # the longest that a request may take
 ROUND_MAX_MS = 1_000  # a slower reply says too little about the database's clock
+
+
+_NO_STATE = FleetState(0, (), ())
 
 
 class FleetParts(Struct, frozen=True):
@@ -76,7 +81,12 @@ class Fleet:
     """Keeps ``BucketOwnership`` up to date. Everything here runs on the event loop."""
 
     def __init__(
-        self, core: Core, dispatcher: Dispatcher, settler: Settler, parts: FleetParts
+        self,
+        core: Core,
+        dispatcher: Dispatcher,
+        settler: Settler,
+        losses: CommitLosses,
+        parts: FleetParts,
     ) -> None:
         self._flow, self._catalog, self._clock = core.flow, core.catalog, core.clock
         self._ownership, self._dispatcher, self._parts = core.ownership, dispatcher, parts
@@ -91,6 +101,7 @@ class Fleet:
         self._walk_on: dict[int, int] = {}  # the slow round: bucket → the last endpoint read
         self._polls = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._healing = False
         self.state: FleetState | None = None
         self.lost = 0  # buckets that other processes took from this one
         self.topics: dict[str, Callable[[], None]] = {}  # called when a topic has changed
@@ -103,7 +114,11 @@ class Fleet:
         ownership = core.ownership
         ownership.notify_owner, ownership.notify_owner_of_change = peers.work, peers.changed
         ownership.notify_peers, ownership.wait_for_peers = peers.topic, self._barrier.wait
+        self._settler = settler
         settler.on_lost = self.lose
+        self._losses = losses
+        settler.on_behind = self.behind
+        self.topics["commit_losses"] = lambda: self._spawn(losses.read_again())
 
     async def start(self) -> None:
         """Join the fleet and take a share; raises StoreUnavailable."""
@@ -130,10 +145,13 @@ class Fleet:
             self._wake.clear()  # Before the heartbeat: a wake-up during it is not lost.
             try:
                 await self._beat_once()
+                if rest_ms < self._parts.lease_ms // 3:  # The last one failed.
+                    self._settler.try_now()
+                    self._dispatcher.read_now()
                 rest_ms = self._parts.lease_ms // 3
             except HomingError as error:
                 log.warning("a heartbeat failed; this process tries again", error=str(error))
-                rest_ms = min(AGAIN_MS, self._parts.lease_ms // 3)
+                rest_ms = min(AGAIN_MS, self._parts.lease_ms // 3 - 1)
 
     async def _beat_once(self) -> None:
         async with self._changing:
@@ -161,7 +179,12 @@ class Fleet:
 
     def _compare_leases(self, standing: FleetState) -> None:
         """Compare the buckets of this process with the leases in the store."""
-        self.state = standing
+        before, self.state = self.state, standing
+        if before is not None and any(
+            new.epoch < old.epoch for new, old in zip(standing.leases, before.leases, strict=True)
+        ):
+            self.behind(DatabaseBehind("leases", seen=0, found=None), seen=before)
+            return
         lost, found = set(), {}
         for lease in standing.leases:
             epoch = self._ownership.epochs[lease.bucket]
@@ -172,7 +195,7 @@ class Fleet:
                 found[lease.bucket] = lease.epoch
         if lost:
             self.lose(lost)
-        self._gain(found)
+        self._gain(found, expired=found.keys())
 
     async def _share(self, standing: FleetState) -> None:
         alive = {it.id for it in standing.members}
@@ -187,23 +210,81 @@ class Fleet:
             self._spawn(self._hand_over())
         if wanted.take:
             seen = {it.bucket: it.epoch for it in standing.leases}
-            self._gain(await self._store.take(self._me, {it: seen[it] for it in wanted.take}))
+            taken = await self._store.take(self._me, {it: seen[it] for it in wanted.take})
+            left = {it.bucket for it in standing.leases if it.owner is not None}
+            self._gain(taken, expired=taken.keys() & left)
 
     def _expelled(self) -> None:
         log.critical(
-            "this process sent no heartbeat for too long and another process took its node number; "
-            "this process stops"
+            "this process is no longer in the database, and stops: it sent no heartbeat for too "
+            "long and another process took its node number, or a failover has lost its row"
         )
         self._ownership.extend(0)
         self.lose(range(BUCKETS))
         self._parts.on_expelled()
 
+    # --- lost commits ------------------------------------------------------------------------
+
+    def behind(self, error: DatabaseBehind, *, seen: FleetState | None = None) -> None:
+        """The database has lost commits: forget what was read from it, and read it again.
+
+        As after lost leases: nothing starts here any more, outcomes of attempts in flight are
+        dropped, and the buckets are taken again with new epochs.
+        """
+        self._losses.add(error)
+        leases = (seen or self.state or _NO_STATE).leases
+        epochs = {it.bucket: it.epoch for it in leases}
+        for bucket in range(BUCKETS):
+            own = max(self._ownership.epochs[bucket], self._past[bucket])
+            epochs[bucket] = max(epochs.get(bucket, 0), own)
+        self.lose(range(BUCKETS))
+        self._ownership.extend(0)
+        if not self._healing:
+            self._healing = True
+            self._spawn(self._heal(epochs))
+
+    async def _find_losses(self, known: int, version: int) -> None:
+        """Compare what this process has seen of its batches and of the catalog with the store."""
+        try:
+            await self._flow.check_marks()
+        except DatabaseBehind as error:
+            self.behind(error)
+        if version < known and not self._healing:
+            self.behind(DatabaseBehind("catalog", seen=known, found=version))
+
+    async def _heal(self, epochs: dict[int, int]) -> None:
+        try:
+            while True:
+                try:
+                    async with self._changing:
+                        version = self._catalog.version
+                        await self._store.heal(self._me, epochs=epochs, catalog=version)
+                    await self._barrier.catch_up()
+                    await self._losses.write()
+                except HomingError as error:
+                    log.warning(
+                        "lost commits: the store cannot be read again yet", error=str(error)
+                    )
+                    await asyncio.sleep(AGAIN_MS / 1000)
+                else:
+                    break
+        finally:
+            self._healing = False
+        self._wake.set()
+        self._peers.topic("leases")
+        self._peers.topic("catalog")
+
     # --- owned buckets -----------------------------------------------------------------------
 
-    def _gain(self, epochs: dict[int, int]) -> None:
+    def _gain(self, epochs: dict[int, int], *, expired: Collection[int] = ()) -> None:
+        """Add buckets; the former owners of ``expired`` ones did not hand them over."""
         if not epochs:
             return
-        self._ownership.gain(epochs)
+        ordered_from = self._clock.now() + DEADLINE_MAX_MS
+        for bucket, epoch in epochs.items():
+            self._ownership.gain(
+                {bucket: epoch}, ordered_from=ordered_from if bucket in expired else 0
+            )
         self._unread.update(epochs)
         log.info("buckets taken", buckets=ranges(epochs), epochs=epochs)
 
@@ -300,9 +381,9 @@ class Fleet:
 
     # --- other processes ---------------------------------------------------------------------
 
-    def _on_work(self, bucket: int, endpoint_id: int) -> None:
+    def _on_work(self, bucket: int, endpoint_id: int, due_at: int) -> None:
         if self._ownership.mine[bucket]:
-            self._dispatcher.published_elsewhere(endpoint_id)
+            self._dispatcher.published_elsewhere(endpoint_id, due_at)
 
     def _on_changed(self, bucket: int, endpoint_id: int) -> None:
         if self._ownership.mine[bucket]:
@@ -342,11 +423,13 @@ class Fleet:
                 log.debug("the versions could not be polled; trying again", error=str(error))
 
     async def _poll_once(self) -> None:
+        known = self._catalog.version
         versions = await self._store.versions()
+        await self._find_losses(known, versions.get("catalog", 0))
         before, self._versions = self._versions or {}, versions
         for topic, version in versions.items():
             if topic == "catalog":
-                changed = version > self._catalog.version
+                changed = version != self._catalog.version
             else:
                 changed = version != before.get(topic, 0)
             if changed:
@@ -377,7 +460,7 @@ class Fleet:
         for bucket, endpoint_id in await self._store.recent(mine, from_id=from_id, upto_id=upto_id):
             queue = self._dispatcher.queues.get(endpoint_id)
             if queue is None or (queue.enabled and not queue.more_fresh):
-                self._on_work(bucket, endpoint_id)
+                self._on_work(bucket, endpoint_id, id_time(from_id))
 
     async def _walk(self) -> None:
         """Read some endpoints in a slow round over all: none stays unknown for ever."""

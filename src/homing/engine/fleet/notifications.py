@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from itertools import islice
+from typing import Any
 
 import msgspec
 import structlog
@@ -20,7 +21,7 @@ from homing.ports import NotificationBus
 
 log = structlog.get_logger("homing.notifications")
 
-PLACES_MAX = 200  # in one message: PostgreSQL takes less than 8,000 bytes
+PLACES_MAX = 110  # in one message: PostgreSQL takes less than 8,000 bytes
 MESSAGES_MAX = 50  # at a time; the places beyond them are found by polling
 
 Place = tuple[int, int]  # bucket, endpoint
@@ -33,6 +34,7 @@ class PeerMessage(Struct, frozen=True, omit_defaults=True):
     work: list[Place] = []
     changed: list[Place] = []
     topics: list[str] = []
+    due: list[int] = []  # of ``work``: when the first of its deliveries was due
 
 
 class PeerNotifier:
@@ -40,16 +42,17 @@ class PeerNotifier:
 
     def __init__(self, bus: NotificationBus, *, me: int) -> None:
         self._bus, self._me = bus, me
-        self._work: dict[Place, None] = {}
+        self._work: dict[Place, int] = {}
         self._changed: dict[Place, None] = {}
         self._topics: dict[str, None] = {}
         self._task: asyncio.Task[None] | None = None
-        self.on_work: Callable[[int, int], None]
+        self.on_work: Callable[[int, int, int], None]
         self.on_changed: Callable[[int, int], None]
         self.on_topic: Callable[[str], None]
 
-    def work(self, bucket: int, endpoint_id: int) -> None:
-        self._work[bucket, endpoint_id] = None
+    def work(self, bucket: int, endpoint_id: int, due_at: int) -> None:
+        place = bucket, endpoint_id
+        self._work[place] = min(due_at, self._work.get(place, due_at))
         self._go()
 
     def changed(self, bucket: int, endpoint_id: int) -> None:
@@ -87,7 +90,7 @@ class PeerNotifier:
             work = _take(self._work)
             changed = _take(self._changed)
             if work or changed or topics:
-                yield PeerMessage(self._me, work, changed, topics)
+                yield PeerMessage(self._me, list(work), list(changed), topics, list(work.values()))
             topics = []
         self._work.clear()
         self._changed.clear()
@@ -101,16 +104,17 @@ class PeerNotifier:
             return
         if message.sender == self._me:
             return
-        for bucket, endpoint_id in message.work:
-            self.on_work(bucket, endpoint_id)
+        due = message.due or [0] * len(message.work)  # An older release does not send them.
+        for (bucket, endpoint_id), due_at in zip(message.work, due, strict=False):
+            self.on_work(bucket, endpoint_id, due_at)
         for bucket, endpoint_id in message.changed:
             self.on_changed(bucket, endpoint_id)
         for topic in message.topics:
             self.on_topic(topic)
 
 
-def _take(places: dict[Place, None]) -> list[Place]:
-    taken = list(islice(places, PLACES_MAX))
+def _take(places: dict[Place, Any]) -> dict[Place, Any]:
+    taken = dict(islice(places.items(), PLACES_MAX))
     for place in taken:
         del places[place]
     return taken

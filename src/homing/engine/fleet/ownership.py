@@ -15,7 +15,7 @@ from homing.policy.shares import BUCKETS
 FOR_EVER = 1 << 62
 
 
-def _no_other_owner(_bucket: int, _endpoint_id: int) -> None:
+def _no_other_owner(_bucket: int, _endpoint_id: int, _due_at: int = 0) -> None:
     raise AssertionError("an embedded process owns every bucket")
 
 
@@ -32,8 +32,9 @@ class BucketOwnership:
         self.mine = [epoch] * BUCKETS  # not 0: deliveries of this bucket may start
         self.epochs = [epoch] * BUCKETS  # of the leases of this process; 0: none
         self.good_until = 0 if fenced else FOR_EVER
+        self._ordered_from: dict[int, int] = {}  # by bucket, after a lease that expired
         # Set by the fleet. The owner of a bucket acts on new deliveries and on changes in it.
-        self.notify_owner: Callable[[int, int], None] = _no_other_owner
+        self.notify_owner: Callable[[int, int, int], None] = _no_other_owner
         self.notify_owner_of_change: Callable[[int, int], None] = _no_other_owner
         self.notify_peers: Callable[[str], None] = lambda _topic: None
         self.wait_for_peers: Callable[[int], Awaitable[None]] = _no_peers  # to act on a version
@@ -58,10 +59,21 @@ class BucketOwnership:
 
     # --- changes by the fleet ------------------------------------------------------------------
 
-    def gain(self, epochs: dict[int, int]) -> None:
-        """Add buckets that were taken, with their epochs."""
+    def gain(self, epochs: dict[int, int], *, ordered_from: int = 0) -> None:
+        """Add buckets that were taken, with their epochs.
+
+        ``ordered_from``: their former owner did not hand them over, and has no request in flight
+        any more at this time.
+        """
         for bucket, epoch in epochs.items():
             self.mine[bucket] = self.epochs[bucket] = epoch
+            if ordered_from:
+                self._ordered_from[bucket] = ordered_from
+
+    def ordered_from(self, bucket: int) -> int:
+        """When deliveries with an order may be attempted in this bucket: no request of a former
+        owner arrives after that."""
+        return self._ordered_from.get(bucket, 0)
 
     def close(self, buckets: Iterable[int]) -> None:
         """Start nothing new in these buckets; attempts in flight are settled."""
@@ -75,6 +87,7 @@ class BucketOwnership:
     def lose(self, buckets: Iterable[int]) -> None:
         for bucket in buckets:
             self.mine[bucket] = self.epochs[bucket] = 0
+            self._ordered_from.pop(bucket, None)
 
     def extend(self, until: int) -> None:
         """Let attempts start until this time."""

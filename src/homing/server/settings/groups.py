@@ -605,6 +605,14 @@ class FleetSettings(Struct, frozen=True, kw_only=True):
             "ms",
         ),
     ] = 10_000
+    on_lost_commits: Annotated[
+        Literal["continue", "hold"],
+        _about(
+            "After a failover to a standby of the database that had not all commits: continue"
+            " reports it and goes on; hold also refuses events with 503 until an operator confirms"
+            " it, with `homing lost-commits confirm` or on the page System."
+        ),
+    ] = "continue"
 
     @property
     def serves_api(self) -> bool:

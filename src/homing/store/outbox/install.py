@@ -9,6 +9,7 @@ import apsw
 import asyncpg
 
 from homing.errors import StoreUnavailable
+from homing.store.connect import connect
 from homing.store.tx import Dialect
 
 NOT_INSTALLED = "There is no outbox in this database: `homing outbox install` puts it there."
@@ -31,7 +32,7 @@ def install_text(dialect: Dialect, *, notify: bool = True) -> str:
 async def install_postgres(dsn: str, *, notify: bool) -> None:
     """Install in one transaction; raises StoreUnavailable."""
     try:
-        connection = await asyncpg.connect(dsn, timeout=5)
+        connection = await connect(dsn)
         try:
             async with connection.transaction():
                 await connection.execute(_POSTGRES_LOCK)

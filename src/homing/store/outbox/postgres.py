@@ -16,7 +16,9 @@ import asyncpg
 
 from homing.errors import BadSetting, StoreUnavailable
 from homing.ports import OutboxRow, OutboxStats, RefusedRow, RelayedRows, RelayRows
+from homing.store.connect import Connector
 from homing.store.outbox.install import NOT_INSTALLED, REASON_CHARS
+from homing.store.postgres_refusals import NotWritable
 
 CHANNEL = "homing_outbox"
 COUNTED = 10_000
@@ -70,8 +72,9 @@ class PostgresOutbox:
     """``OutboxStore`` on one connection, opened when needed."""
 
     def __init__(self, dsn: str) -> None:
-        self._dsn = dsn
+        self._connector = Connector(dsn)
         self._connection: Any = None
+        self._since: float | None = None  # a statement is being executed
         self._turn = asyncio.Lock()
         self._notified = asyncio.Event()
 
@@ -109,6 +112,7 @@ class PostgresOutbox:
         self._notified.clear()
 
     async def close(self) -> None:
+        self._connector.unwatch(self)
         connection, self._connection = self._connection, None
         if connection is not None:
             try:
@@ -116,18 +120,28 @@ class PostgresOutbox:
             except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
                 connection.terminate()
 
+    def waiting_since(self) -> float | None:
+        return self._since
+
+    def connections(self) -> list[Any]:
+        return [] if self._connection is None else [self._connection]
+
     @contextlib.asynccontextmanager
     async def _work(self) -> AsyncIterator[Any]:
         """The connection; its errors become StoreUnavailable, and a broken one is closed."""
         async with self._turn:
+            self._since = asyncio.get_running_loop().time()
             try:
                 yield await self._connected()
             except asyncpg.UndefinedTableError:
                 raise BadSetting(NOT_INSTALLED) from None
+            except NotWritable as error:
+                raise StoreUnavailable(f"The outbox: {error}") from error
             except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
                 # Only the kind of error: its text could quote a row or a password.
                 raise StoreUnavailable(f"The outbox: {type(error).__name__}.") from error
             finally:
+                self._since = None
                 connection = self._connection
                 if connection is not None and (
                     connection.is_closed() or connection.is_in_transaction()
@@ -137,13 +151,12 @@ class PostgresOutbox:
 
     async def _connected(self) -> Any:
         if self._connection is None or self._connection.is_closed():
-            self._connection = await asyncpg.connect(
-                self._dsn,
-                timeout=_CONNECT_WITHIN_S,
+            self._connection = await self._connector.connect(
                 command_timeout=_STATEMENT_WITHIN_S,
                 statement_cache_size=0,  # PgBouncer gives each transaction another session.
             )
             await self._connection.add_listener(CHANNEL, self._on_notification)
+            self._connector.watch(self)
             self._notified.set()  # Rows may have been added before LISTEN.
         return self._connection
 

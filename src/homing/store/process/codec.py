@@ -1,27 +1,42 @@
 """Calls and replies as bytes, on the connection between the server and a worker process.
 
-A frame is its length, the number of its call, its kind, and its content. Publish and settle, which
-carry nearly all of the data, are msgpack of the model's own structs, several times cheaper than
-pickling them; everything else is pickled. Both ends are the same program.
+A frame is its length, the number of its call, its kind, and its content. Publish, settle and the
+replies with pending deliveries and their endpoints, which carry nearly all of the data, are msgpack
+of the model's own structs, several times cheaper than pickling them; everything else is pickled.
+Both ends are the same program.
 """
 
 from __future__ import annotations
 
 import pickle
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.msgpack import Decoder, Encoder
 
-from homing.ports import NewEvent, Receipt, Refusal, SettleBatch
+from homing.ports import (
+    DueRows,
+    EndpointStart,
+    NewEvent,
+    Receipt,
+    Refusal,
+    SettleBatch,
+    SettleResult,
+)
 
 START = 0  # the number of the call that starts a worker; calls of the store begin with 1
 
 _HEAD = struct.Struct("!QQB")
-_PICKLED, _PUBLISH, _SETTLE = range(3)
-_KINDS = {("flow", "publish"): _PUBLISH, ("flow", "settle"): _SETTLE}
+_PICKLED, _PUBLISH, _SETTLE, _DUE, _STARTS = range(5)
+_CALLS = {("flow", "publish"): _PUBLISH, ("flow", "settle"): _SETTLE}
+_REPLIES = {
+    **_CALLS,
+    ("flow", "due"): _DUE,
+    ("flow", "start_page"): _STARTS,
+    ("flow", "endpoints"): _STARTS,
+}
 
 
 class Call(NamedTuple):
@@ -51,8 +66,12 @@ class _Publish(Struct, array_like=True):
 _encode = Encoder().encode
 _decode_publish = Decoder(_Publish).decode
 _decode_settle = Decoder(SettleBatch).decode
-_decode_receipts = Decoder(list[list[Receipt] | Refusal]).decode
-_decode_ids = Decoder(frozenset[int]).decode
+_decode_of: dict[int, Callable[[memoryview], object]] = {  # a reply, by its kind
+    _PUBLISH: Decoder(list[list[Receipt] | Refusal]).decode,
+    _SETTLE: Decoder(SettleResult).decode,
+    _DUE: Decoder(list[DueRows]).decode,
+    _STARTS: Decoder(list[EndpointStart]).decode,
+}
 
 
 def _frame(number: int, kind: int, content: bytes) -> bytes:
@@ -61,7 +80,7 @@ def _frame(number: int, kind: int, content: bytes) -> bytes:
 
 def encode_call(call: Call) -> bytes:
     number, port, method, args, kwargs = call
-    kind = _KINDS.get((port, method), _PICKLED)
+    kind = _CALLS.get((port, method), _PICKLED)
     if kind == _PUBLISH:
         return _frame(number, kind, _encode(_Publish(*args, **kwargs)))
     if kind == _SETTLE:
@@ -80,7 +99,7 @@ def _decode_call(number: int, kind: int, content: memoryview) -> Call:
 
 
 def encode_reply(call: Call, value: object) -> bytes:
-    kind = _KINDS.get((call.port, call.method), _PICKLED)
+    kind = _REPLIES.get((call.port, call.method), _PICKLED)
     if kind == _PICKLED:
         return _frame(call.number, kind, pickle.dumps((False, value), protocol=5))
     return _frame(call.number, kind, _encode(value))
@@ -91,10 +110,8 @@ def encode_error(number: int, error: Exception) -> bytes:
 
 
 def _decode_reply(number: int, kind: int, content: memoryview) -> Reply:
-    if kind == _PUBLISH:
-        return Reply(number, False, _decode_receipts(content))
-    if kind == _SETTLE:
-        return Reply(number, False, _decode_ids(content))
+    if kind != _PICKLED:
+        return Reply(number, False, _decode_of[kind](content))
     return Reply(number, *pickle.loads(content))  # noqa: S301 - the worker process wrote it
 
 

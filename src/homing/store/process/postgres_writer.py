@@ -26,7 +26,7 @@ from typing import cast
 import asyncpg
 import uvloop
 
-from homing.ports import NewEvent, Receipt, Refusal, SettleBatch
+from homing.ports import NewEvent, Receipt, Refusal, SettleBatch, SettleResult
 from homing.store.flow import Flow
 from homing.store.postgres import WRITING_CONNECTIONS, ConnectionSpec, PostgresDb
 from homing.store.process.codec import Call, Frames, encode_reply
@@ -37,7 +37,7 @@ from homing.store.process.worker import (
     encode_failure,
 )
 
-_METHODS = ("publish", "settle")
+_METHODS = ("publish", "settle", "check_marks")
 
 
 class PostgresWriterProcess(WorkerProcess):
@@ -64,8 +64,11 @@ class OffloadedFlow(Flow):
         )
         return cast("list[list[Receipt] | Refusal]", replies)
 
-    async def settle(self, batch: SettleBatch) -> frozenset[int]:
-        return cast("frozenset[int]", await self._writer.call("flow", "settle", batch))
+    async def settle(self, batch: SettleBatch) -> SettleResult:
+        return cast("SettleResult", await self._writer.call("flow", "settle", batch))
+
+    async def check_marks(self) -> None:
+        await self._writer.call("flow", "check_marks")
 
 
 # --- the worker's side ----------------------------------------------------------------------

@@ -1,6 +1,18 @@
 -- Commands of people. A transaction that changes subscriptions, or writes deliveries of one, locks the
 -- catalog's row first, so that nothing is written for a subscription that was just deleted.
 
+-- name: commit_loss_add
+INSERT INTO commit_loss (id, noticed_at, process, kind, from_at, upto_at)
+VALUES (:id, :noticed_at, :process, :kind, :from_at, :upto_at) ON CONFLICT (id) DO NOTHING;
+
+-- name: commit_losses
+SELECT id, noticed_at, process, kind, from_at, upto_at, confirmed_at FROM commit_loss
+WHERE confirmed_at IS NULL ORDER BY id DESC LIMIT :limit;
+
+-- name: commit_losses_confirm
+UPDATE commit_loss SET confirmed_at = :now WHERE confirmed_at IS NULL
+RETURNING id, noticed_at, process, kind, from_at, upto_at, confirmed_at;
+
 -- name: catalog_version
 SELECT version FROM catalog WHERE id = 1;
 
@@ -72,6 +84,10 @@ SELECT {history} FROM history WHERE id = :id;
 -- name: cancel_one
 DELETE FROM pending WHERE id = :id RETURNING {pending};
 
+-- name: due_now
+-- A person has a pending delivery tried now; one that is due already stays as it is.
+UPDATE pending SET due_at = :due_at WHERE id = :id AND due_at > :due_at RETURNING {pending};
+
 -- name: cleanup_jobs
 -- With the bucket of the deliveries: its owner runs the job.
 SELECT {cleanup_job:c}, coalesce(e.bucket, 0)
@@ -97,7 +113,7 @@ UPDATE cleanup_job SET kind = 'gone', after_id = 0 WHERE subscription_id = :subs
 UPDATE cleanup_job SET kind = 'move', after_id = 0 WHERE subscription_id = :subscription_id AND kind = 'gone';
 
 -- name: cleanup_job_scan
-SELECT id, subscription_id, accepted_at FROM pending
+SELECT id, subscription_id FROM pending
 WHERE endpoint_id = :endpoint_id AND id > :after_id
 ORDER BY id LIMIT :limit;
 

@@ -53,13 +53,30 @@ SELECT count(*), coalesce(max(id), 0) FROM (
 ) AS step;
 
 -- name: move_pending
--- The window is counted from t0, or from acceptance if nothing has failed yet. A due time is counted
--- from there, too, but it may also have been moved since.
+-- The window is counted from t0, or if nothing has failed yet from acceptance, or from when it was
+-- unblocked (below 0: after a drop). A due time is counted from there, too, but it may also have been
+-- moved since.
 UPDATE pending SET
     accepted_at = accepted_at + CASE WHEN accepted_at >= :from_ms THEN :by_ms ELSE 0 END,
     due_at = due_at + CASE WHEN coalesce(t0, due_at) >= :from_ms THEN :by_ms ELSE 0 END,
     expires_at = expires_at
-        + CASE WHEN coalesce(t0, accepted_at) >= :from_ms THEN :by_ms ELSE 0 END,
-    t0 = t0 + CASE WHEN t0 >= :from_ms THEN :by_ms ELSE 0 END
+        + CASE WHEN coalesce(t0, nullif(abs(unblocked_at), 0), accepted_at) >= :from_ms
+            THEN :by_ms ELSE 0 END,
+    t0 = t0 + CASE WHEN t0 >= :from_ms THEN :by_ms ELSE 0 END,
+    unblocked_at = unblocked_at + CASE
+        WHEN unblocked_at >= :from_ms THEN :by_ms WHEN -unblocked_at >= :from_ms THEN - :by_ms ELSE 0 END
 WHERE id > :after_id AND id <= :upto_id
-AND (accepted_at >= :from_ms OR due_at >= :from_ms OR t0 >= :from_ms);
+AND (accepted_at >= :from_ms OR due_at >= :from_ms OR t0 >= :from_ms OR abs(unblocked_at) >= :from_ms);
+
+-- name: move_subscription_step
+-- Only subscriptions that are or were paused have a time that moves.
+SELECT count(*), coalesce(max(id), 0) FROM (
+    SELECT id FROM subscription WHERE id > :after_id AND settings LIKE '%"pauses":%' ORDER BY id LIMIT :limit
+) AS step;
+
+-- name: paused_settings
+SELECT id, settings FROM subscription
+WHERE id > :after_id AND id <= :upto_id AND settings LIKE '%"pauses":%' ORDER BY id;
+
+-- name: move_subscription
+UPDATE subscription SET settings = :settings WHERE id = :id;

@@ -66,7 +66,8 @@ WITH p AS MATERIALIZED (
       AND {selected:d}
     ORDER BY d.id DESC LIMIT :limit
 )
-SELECT bound.low, {history:page}, coalesce(e.key, ''), coalesce(e.type, ''), coalesce(n.url, '')
+SELECT bound.low, {history:page}, coalesce(e.key, ''), coalesce(e.type, ''), coalesce(n.url, ''),
+    coalesce(e.order_key, '')
 FROM bound LEFT JOIN page ON TRUE
 LEFT JOIN event e ON e.id = page.event_id
 LEFT JOIN endpoint n ON n.id = page.endpoint_id
@@ -74,7 +75,8 @@ ORDER BY page.id DESC;
 
 -- name: deliveries_of_event
 -- All deliveries of one event, oldest first. Its own range of ids, then its replays.
-SELECT {history:d}, coalesce(e.key, ''), coalesce(e.type, ''), coalesce(n.url, '')
+SELECT {history:d}, coalesce(e.key, ''), coalesce(e.type, ''), coalesce(n.url, ''),
+    coalesce(e.order_key, '')
 FROM (
     SELECT {pending_as_history}
     FROM (
@@ -109,7 +111,8 @@ ORDER BY d.id LIMIT :limit;
 
 -- name: deliveries_whole [sqlite]
 -- These deliveries, pending or in history.
-SELECT {history:d}, coalesce(e.key, ''), coalesce(e.type, ''), coalesce(n.url, '')
+SELECT {history:d}, coalesce(e.key, ''), coalesce(e.type, ''), coalesce(n.url, ''),
+    coalesce(e.order_key, '')
 FROM (
     SELECT {pending_as_history}
     FROM pending WHERE id IN (SELECT value FROM json_each(:ids))
@@ -121,7 +124,8 @@ LEFT JOIN endpoint n ON n.id = d.endpoint_id
 ORDER BY d.id DESC;
 
 -- name: deliveries_whole [postgres]
-SELECT {history:d}, coalesce(e.key, ''), coalesce(e.type, ''), coalesce(n.url, '')
+SELECT {history:d}, coalesce(e.key, ''), coalesce(e.type, ''), coalesce(n.url, ''),
+    coalesce(e.order_key, '')
 FROM (
     SELECT {pending_as_history}
     FROM pending WHERE id = ANY(:ids::bigint[])
@@ -134,7 +138,8 @@ ORDER BY d.id DESC;
 
 -- name: deliveries_selected [sqlite]
 -- Those of these deliveries that match the conditions, pending or in history.
-SELECT {history:d}, coalesce(e.key, ''), coalesce(e.type, ''), coalesce(n.url, '')
+SELECT {history:d}, coalesce(e.key, ''), coalesce(e.type, ''), coalesce(n.url, ''),
+    coalesce(e.order_key, '')
 FROM (
     SELECT {pending_as_history}
     FROM pending WHERE id IN (SELECT value FROM json_each(:ids))
@@ -147,7 +152,8 @@ WHERE {selected:d}
 ORDER BY d.id DESC;
 
 -- name: deliveries_selected [postgres]
-SELECT {history:d}, coalesce(e.key, ''), coalesce(e.type, ''), coalesce(n.url, '')
+SELECT {history:d}, coalesce(e.key, ''), coalesce(e.type, ''), coalesce(n.url, ''),
+    coalesce(e.order_key, '')
 FROM (
     SELECT {pending_as_history}
     FROM pending WHERE id = ANY(:ids::bigint[])

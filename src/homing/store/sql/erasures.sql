@@ -123,7 +123,7 @@ SELECT id FROM event WHERE id = ANY(:ids::bigint[]) ORDER BY id FOR UPDATE;
 DELETE FROM pending WHERE id IN (
     SELECT id FROM pending WHERE id > :event_id AND id <= :last_id AND event_id = :event_id
     ORDER BY id LIMIT :limit
-) RETURNING id, event_id;
+) RETURNING {pending};
 
 -- name: erase_pending [postgres]
 DELETE FROM pending WHERE id IN (
@@ -132,7 +132,7 @@ DELETE FROM pending WHERE id IN (
         SELECT id FROM pending WHERE id > it.event_id AND id <= it.last_id AND event_id = it.event_id
         ORDER BY id LIMIT it.n
     ) AS p
-) RETURNING id, event_id;
+) RETURNING {pending};
 
 -- name: erase_history [sqlite]
 DELETE FROM history WHERE id IN (
@@ -168,10 +168,10 @@ WHERE r.event_id = found.event_id AND r.delivery_id = found.delivery_id
 RETURNING r.delivery_id, r.event_id;
 
 -- name: erase_pending_by_id [sqlite]
-DELETE FROM pending WHERE id = :id RETURNING id;
+DELETE FROM pending WHERE id = :id RETURNING {pending};
 
 -- name: erase_pending_by_id [postgres]
-DELETE FROM pending WHERE id = ANY(:id::bigint[]) RETURNING id;
+DELETE FROM pending WHERE id = ANY(:id::bigint[]) RETURNING {pending};
 
 -- name: erase_history_by_id [sqlite]
 DELETE FROM history WHERE id = :id RETURNING id;

@@ -51,25 +51,27 @@ LEFT JOIN event e ON e.id = k.event_id;
 
 -- name: ledger_add [sqlite]
 -- Each process has its own rows: processes do not wait for each other.
-INSERT INTO ledger (tenant, node, accepted, delivered, dropped, cancelled)
-VALUES (:tenant, :node, :accepted, :delivered, :dropped, :cancelled)
+INSERT INTO ledger (tenant, node, accepted, delivered, dropped, cancelled, superseded)
+VALUES (:tenant, :node, :accepted, :delivered, :dropped, :cancelled, :superseded)
 ON CONFLICT (tenant, node) DO UPDATE SET
     accepted = ledger.accepted + excluded.accepted,
     delivered = ledger.delivered + excluded.delivered,
     dropped = ledger.dropped + excluded.dropped,
-    cancelled = ledger.cancelled + excluded.cancelled;
+    cancelled = ledger.cancelled + excluded.cancelled,
+    superseded = ledger.superseded + excluded.superseded;
 
 -- name: ledger_add [postgres]
-INSERT INTO ledger (tenant, node, accepted, delivered, dropped, cancelled)
+INSERT INTO ledger (tenant, node, accepted, delivered, dropped, cancelled, superseded)
 SELECT * FROM unnest(
     :tenant::text[], :node::integer[], :accepted::bigint[], :delivered::bigint[],
-    :dropped::bigint[], :cancelled::bigint[]
+    :dropped::bigint[], :cancelled::bigint[], :superseded::bigint[]
 )
 ON CONFLICT (tenant, node) DO UPDATE SET
     accepted = ledger.accepted + excluded.accepted,
     delivered = ledger.delivered + excluded.delivered,
     dropped = ledger.dropped + excluded.dropped,
-    cancelled = ledger.cancelled + excluded.cancelled;
+    cancelled = ledger.cancelled + excluded.cancelled,
+    superseded = ledger.superseded + excluded.superseded;
 
 -- name: endpoint_walk
 -- The next endpoints with pending deliveries. One seek each, whatever their backlogs.
@@ -220,6 +222,41 @@ CROSS JOIN LATERAL (
      ORDER BY due_at, id LIMIT asked.retry)
 ) AS head;
 
+-- name: parts_waiting
+-- The parts of an endpoint that have pending rows, without those of blocked rows. One seek each.
+WITH RECURSIVE walk (part) AS (
+    SELECT min(part) FROM pending WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part >= 0
+    UNION ALL
+    SELECT (
+        SELECT min(p.part) FROM pending p
+        WHERE p.bucket = :bucket AND p.endpoint_id = :endpoint_id AND p.part > walk.part)
+    FROM walk WHERE walk.part IS NOT NULL
+)
+SELECT part FROM walk WHERE part IS NOT NULL;
+
+-- name: rows_after
+-- The next rows of a part after a place, with what is needed to leave out those of paused subscriptions.
+SELECT due_at, id, subscription_id, expires_at FROM pending
+WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part = :part
+AND (due_at, id) > (:after_due, :after_id) AND due_at < :until
+ORDER BY due_at, id LIMIT :limit;
+
+-- name: first_due_after
+-- When the next row of a part is due that is not due yet.
+SELECT min(due_at) FROM pending
+WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part = :part AND due_at > :now;
+
+-- name: rows_by_id
+-- The next rows of an endpoint by id, for a probe.
+SELECT id, subscription_id, expires_at, order_seq FROM pending
+WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND id > :after_id ORDER BY id LIMIT :limit;
+
+-- name: pending_older
+-- The rows of an endpoint that are older than an id.
+SELECT {pending} FROM pending
+WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND id > :after_id AND id < :before_id
+ORDER BY id LIMIT :limit;
+
 -- name: works [sqlite]
 -- Deliveries with their events.
 SELECT {pending:p}, {event:e}
@@ -264,11 +301,25 @@ SELECT min(first.id) FROM (
 -- name: probe_next
 -- The next delivery after the last probed one that is within its window, among a bounded number.
 SELECT id FROM (
-    SELECT id, expires_at FROM pending
+    SELECT id, expires_at, order_seq FROM pending
     WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND id > :after_id
     ORDER BY id LIMIT :scan_limit
 ) AS following
-WHERE expires_at > :alive_at LIMIT 1;
+WHERE expires_at > :alive_at AND order_seq = 0 ORDER BY id LIMIT 1;
+
+-- name: probe_tried
+-- As probe_next, where blocked deliveries lie between the others: those that were attempted, of which
+-- the one with the next id is chosen, else the one with the lowest.
+SELECT id FROM (
+    SELECT id, expires_at FROM pending
+    WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part = 2
+    ORDER BY due_at, id LIMIT :scan_limit
+) AS tried
+WHERE expires_at > :alive_at
+ORDER BY CASE WHEN id > :after_id THEN 0 ELSE 1 END, id LIMIT 1;
+
+-- name: has_blocked
+SELECT 1 FROM pending WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part < 0 LIMIT 1;
 
 -- name: probe_take
 -- The next probe time is on disk before the probe is sent: a crash never makes two.
@@ -355,7 +406,8 @@ UPDATE pending SET
     subscription_id = :subscription_id, event_id = :event_id, root_id = :root_id,
     accepted_at = :accepted_at, part = :part, due_at = :due_at, expires_at = :expires_at, t0 = :t0,
     retry = :retry, attempts = :attempts, sender_errors = :sender_errors, replay = :replay,
-    cause_id = :cause_id
+    cause_id = :cause_id, paused_ms = :paused_ms, order_key = :order_key, order_seq = :order_seq,
+    unblocked_at = :unblocked_at
 WHERE id = :id AND attempts <= :attempts
 RETURNING id;
 
@@ -365,16 +417,18 @@ UPDATE pending SET
     subscription_id = it.subscription_id, event_id = it.event_id, root_id = it.root_id,
     accepted_at = it.accepted_at, part = it.part, due_at = it.due_at, expires_at = it.expires_at,
     t0 = it.t0, retry = it.retry, attempts = it.attempts, sender_errors = it.sender_errors,
-    replay = it.replay, cause_id = it.cause_id
+    replay = it.replay, cause_id = it.cause_id, paused_ms = it.paused_ms, order_key = it.order_key,
+    order_seq = it.order_seq, unblocked_at = it.unblocked_at
 FROM unnest(
     :bucket::smallint[], :tenant::text[], :endpoint_id::bigint[], :subscription_id::bigint[],
     :event_id::bigint[], :root_id::bigint[], :accepted_at::bigint[], :part::smallint[],
     :due_at::bigint[], :expires_at::bigint[], :t0::bigint[], :retry::integer[],
     :attempts::integer[], :sender_errors::integer[], :replay::smallint[], :cause_id::bigint[],
-    :id::bigint[]
+    :paused_ms::bigint[], :order_key::text[], :order_seq::bigint[], :unblocked_at::bigint[], :id::bigint[]
 ) AS it (
     bucket, tenant, endpoint_id, subscription_id, event_id, root_id, accepted_at, part, due_at,
-    expires_at, t0, retry, attempts, sender_errors, replay, cause_id, id
+    expires_at, t0, retry, attempts, sender_errors, replay, cause_id, paused_ms, order_key,
+    order_seq, unblocked_at, id
 )
 WHERE pending.id = it.id AND pending.attempts <= it.attempts
 RETURNING pending.id;
@@ -385,6 +439,14 @@ UPDATE history SET arrived = 1 WHERE id = :id AND status = 'cancelled';
 
 -- name: history_arrived [postgres]
 UPDATE history SET arrived = 1 WHERE id = ANY(:id::bigint[]) AND status = 'cancelled';
+
+-- name: last_mark
+-- The number of the last batch of a process; after a failover that lost commits, an earlier one.
+SELECT number FROM batch_mark WHERE node = :node AND kind = :kind;
+
+-- name: mark_batch
+INSERT INTO batch_mark (node, kind, number) VALUES (:node, :kind, :number)
+ON CONFLICT (node, kind) DO UPDATE SET number = excluded.number;
 
 -- name: settled_already
 -- Whether this batch was committed before, by a writer process that ended before it replied.

@@ -96,6 +96,23 @@ WHERE owner = :owner AND bucket = ANY(:buckets::smallint[]);
 -- name: leases_leave
 UPDATE lease SET owner = NULL, epoch = epoch + 1 WHERE owner = :owner;
 
+-- name: leases_heal [sqlite]
+-- After a failover that lost commits: epochs that were given before must not be given again.
+UPDATE lease SET owner = NULL, epoch = max(epoch, :epoch) + 1
+WHERE bucket = :bucket AND (owner = :owner OR epoch < :epoch);
+
+-- name: leases_heal [postgres]
+UPDATE lease SET owner = NULL, epoch = greatest(lease.epoch, it.epoch) + 1
+FROM unnest(:epoch::bigint[], :bucket::smallint[], :owner::bigint[]) AS it (epoch, bucket, owner)
+WHERE lease.bucket = it.bucket AND (lease.owner = it.owner OR lease.epoch < it.epoch);
+
+-- name: catalog_heal [sqlite]
+-- Above every version that was seen, by so much that every process reads the whole catalog.
+UPDATE catalog SET version = max(version, :version) + :gap WHERE id = 1;
+
+-- name: catalog_heal [postgres]
+UPDATE catalog SET version = greatest(version, :version) + :gap WHERE id = 1;
+
 -- name: lease_fence [sqlite]
 -- Locks the leases of a write, so that no process takes these buckets before the commit.
 SELECT bucket FROM lease WHERE bucket = :bucket AND epoch = :epoch;
@@ -122,12 +139,12 @@ CROSS JOIN LATERAL (
 -- name: recent_work [sqlite]
 -- Deliveries published a moment ago and not yet attempted: their notification may have been lost.
 SELECT DISTINCT bucket, endpoint_id FROM pending
-WHERE id >= :from_id AND id < :upto_id AND part <> 2
+WHERE id >= :from_id AND id < :upto_id AND part <> 2 AND part >= 0
 AND bucket IN (SELECT value FROM json_each(:buckets));
 
 -- name: recent_work [postgres]
 SELECT bucket, endpoint_id FROM pending
-WHERE id >= :from_id AND id < :upto_id AND part <> 2 AND bucket = ANY(:buckets::smallint[])
+WHERE id >= :from_id AND id < :upto_id AND part <> 2 AND part >= 0 AND bucket = ANY(:buckets::smallint[])
 GROUP BY bucket, endpoint_id;
 
 -- name: oldest_snapshot [sqlite]

@@ -29,11 +29,13 @@ WHERE subscription_id IN (SELECT value FROM json_each(:ids));
 SELECT subscription_id, position FROM pull_stream WHERE subscription_id = ANY(:ids::bigint[]);
 
 -- name: pull_sizes
--- The next entries with the sizes of their events; a size of NULL: the event was erased, or removed.
+-- The entries of a range with the sizes of their events; a size of NULL: the event was erased, or removed.
+-- Positions have no gaps, so a range is a page. With LIMIT, PostgreSQL may read all entries that follow and
+-- sort them.
 SELECT p.position, p.event_id, length(e.data)
 FROM pull_entry p LEFT JOIN event e ON e.id = p.event_id
-WHERE p.subscription_id = :subscription_id AND p.position > :after
-ORDER BY p.position LIMIT :limit;
+WHERE p.subscription_id = :subscription_id AND p.position > :after AND p.position <= :upto
+ORDER BY p.position;
 
 -- name: pull_events [sqlite]
 SELECT {event} FROM event WHERE id IN (SELECT value FROM json_each(:ids));

@@ -1,20 +1,20 @@
 -- Replays: one by one, and the stored jobs that walk history in order of id.
 
 -- name: replay_events [sqlite]
-SELECT id FROM event WHERE id IN (SELECT value FROM json_each(:ids));
+SELECT id, order_key FROM event WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: replay_events [postgres]
 -- Locked: an erasure comes before or after the replay.
-SELECT id FROM event WHERE id = ANY(:ids::bigint[]) ORDER BY id FOR KEY SHARE;
+SELECT id, order_key FROM event WHERE id = ANY(:ids::bigint[]) ORDER BY id FOR KEY SHARE;
 
 -- name: replay_targets [sqlite]
 -- The present endpoints of these subscriptions, without deleted ones.
-SELECT s.id, e.id, e.bucket
+SELECT s.id, e.id, e.bucket, s.settings
 FROM subscription s JOIN endpoint e ON e.id = s.endpoint_id
 WHERE s.id IN (SELECT value FROM json_each(:ids)) AND s.deleted_at IS NULL;
 
 -- name: replay_targets [postgres]
-SELECT s.id, e.id, e.bucket
+SELECT s.id, e.id, e.bucket, s.settings
 FROM subscription s JOIN endpoint e ON e.id = s.endpoint_id
 WHERE s.id = ANY(:ids::bigint[]) AND s.deleted_at IS NULL;
 
@@ -53,9 +53,154 @@ SELECT reach.n, reach.top, {history:h}
 FROM reach LEFT JOIN scanned h ON {selected:h}
 ORDER BY h.id;
 
+-- name: replay_groups
+-- How many rows were scanned, how many of them a job takes, and these by status, tenant and cause.
+WITH k AS (
+    SELECT CASE WHEN {selected:h} THEN 1 ELSE 0 END AS hit, h.status, h.tenant, h.cause_id,
+        count(*) AS n
+    FROM (
+        {walked}
+    ) AS h
+    GROUP BY 1, 2, 3, 4
+)
+SELECT (SELECT CAST(coalesce(sum(n), 0) AS BIGINT) FROM k),
+    (SELECT CAST(coalesce(sum(n), 0) AS BIGINT) FROM k WHERE hit = 1),
+    k.status, k.tenant, c.failure, c.reason, c.code, CAST(coalesce(sum(k.n), 0) AS BIGINT) AS there
+FROM (SELECT 1 AS one) AS always
+LEFT JOIN k ON k.hit = 1
+LEFT JOIN cause c ON c.id = k.cause_id
+GROUP BY k.status, k.tenant, c.failure, c.reason, c.code
+ORDER BY there DESC LIMIT :groups;
+
+-- name: pending_groups
+-- The same of pending deliveries, by one of two walks.
+WITH k AS (
+    SELECT CASE WHEN {selected:d} THEN 1 ELSE 0 END AS hit, d.tenant, d.cause_id, count(*) AS n
+    FROM (
+        SELECT {pending_as_history} FROM (
+            SELECT * FROM (
+                SELECT {pending} FROM pending
+                WHERE id >= :from_id AND id < :until_id
+                ORDER BY id LIMIT :by_id
+            ) AS by_id
+            UNION ALL
+            SELECT * FROM (
+                SELECT {pending} FROM pending
+                WHERE endpoint_id = :endpoint_id AND id >= :from_id AND id < :until_id
+                ORDER BY id LIMIT :by_endpoint
+            ) AS by_endpoint
+        ) AS waiting
+        UNION ALL
+        SELECT {history} FROM history WHERE FALSE  -- It gives the columns their types.
+    ) AS d
+    GROUP BY 1, 2, 3
+)
+SELECT (SELECT CAST(coalesce(sum(n), 0) AS BIGINT) FROM k),
+    (SELECT CAST(coalesce(sum(n), 0) AS BIGINT) FROM k WHERE hit = 1),
+    'pending', k.tenant, c.failure, c.reason, c.code, CAST(coalesce(sum(k.n), 0) AS BIGINT) AS there
+FROM (SELECT 1 AS one) AS always
+LEFT JOIN k ON k.hit = 1
+LEFT JOIN cause c ON c.id = k.cause_id
+GROUP BY k.tenant, c.failure, c.reason, c.code
+ORDER BY there DESC LIMIT :groups;
+
 -- name: replay_count
 -- How many rows were scanned, and how many of them a job takes.
 SELECT count(*), count(CASE WHEN {selected:h} THEN 1 END)
 FROM (
     {walked}
 ) AS h;
+
+-- name: past_events
+-- The next events that a backfill looks at, of all tenants.
+SELECT id, tenant, type, accepted_at, length(data), last_id, order_key FROM event
+WHERE id > :after_id AND id <= :upto_id ORDER BY id LIMIT :limit;
+
+-- name: newest_of_key
+-- The newest events of a key that are not older than one of them.
+SELECT id, type, length(data) FROM event
+WHERE tenant = :tenant AND order_key = :order_key AND order_key <> '' AND id >= :from_id AND id < :before_id
+ORDER BY id DESC LIMIT :limit;
+
+-- name: outdated [sqlite]
+-- Which of these events are older than another of their key that the subscription has a delivery of.
+SELECT :event_id WHERE EXISTS (
+    SELECT 1 FROM (
+        SELECT id, last_id FROM event
+        WHERE tenant = :tenant AND order_key = :order_key AND order_key <> '' AND id > :event_id
+        ORDER BY id DESC LIMIT 100
+    ) AS newer
+    WHERE EXISTS (
+        SELECT 1 FROM pending p WHERE p.id > newer.id AND p.id <= newer.last_id
+        AND p.event_id = newer.id AND p.subscription_id = :subscription_id
+    ) OR EXISTS (
+        SELECT 1 FROM history h WHERE h.id > newer.id AND h.id <= newer.last_id
+        AND h.event_id = newer.id AND h.subscription_id = :subscription_id
+    )
+);
+
+-- name: outdated [postgres]
+SELECT it.event_id
+FROM unnest(:event_id::bigint[], :tenant::text[], :order_key::text[], :subscription_id::bigint[])
+    AS it (event_id, tenant, order_key, subscription_id)
+WHERE EXISTS (
+    SELECT 1 FROM (
+        SELECT e.id, e.last_id FROM event e
+        WHERE e.tenant = it.tenant AND e.order_key = it.order_key AND e.order_key <> ''
+        AND e.id > it.event_id
+        ORDER BY e.id DESC LIMIT 100
+    ) AS newer
+    WHERE EXISTS (
+        SELECT 1 FROM pending p WHERE p.id > newer.id AND p.id <= newer.last_id
+        AND p.event_id = newer.id AND p.subscription_id = it.subscription_id
+    ) OR EXISTS (
+        SELECT 1 FROM history h WHERE h.id > newer.id AND h.id <= newer.last_id
+        AND h.event_id = newer.id AND h.subscription_id = it.subscription_id
+    )
+);
+
+-- name: had_by [sqlite]
+-- Which of these events a subscription has a delivery of: pending or in history, replays included.
+SELECT :event_id WHERE EXISTS (
+    SELECT 1 FROM pending
+    WHERE id > :event_id AND id <= :last_id AND event_id = :event_id AND subscription_id = :subscription_id
+) OR EXISTS (
+    SELECT 1 FROM history
+    WHERE id > :event_id AND id <= :last_id AND event_id = :event_id AND subscription_id = :subscription_id
+) OR EXISTS (
+    SELECT 1 FROM replay_link r JOIN pending p ON p.id = r.delivery_id
+    WHERE r.event_id = :event_id AND p.subscription_id = :subscription_id
+) OR EXISTS (
+    SELECT 1 FROM replay_link r JOIN history h ON h.id = r.delivery_id
+    WHERE r.event_id = :event_id AND h.subscription_id = :subscription_id
+);
+
+-- name: had_by [postgres]
+SELECT it.event_id
+FROM unnest(:event_id::bigint[], :last_id::bigint[], :subscription_id::bigint[])
+    AS it (event_id, last_id, subscription_id)
+WHERE EXISTS (
+    SELECT 1 FROM pending p WHERE p.id > it.event_id AND p.id <= it.last_id
+    AND p.event_id = it.event_id AND p.subscription_id = it.subscription_id
+) OR EXISTS (
+    SELECT 1 FROM history h WHERE h.id > it.event_id AND h.id <= it.last_id
+    AND h.event_id = it.event_id AND h.subscription_id = it.subscription_id
+) OR EXISTS (
+    SELECT 1 FROM replay_link r JOIN pending p ON p.id = r.delivery_id
+    WHERE r.event_id = it.event_id AND p.subscription_id = it.subscription_id
+) OR EXISTS (
+    SELECT 1 FROM replay_link r JOIN history h ON h.id = r.delivery_id
+    WHERE r.event_id = it.event_id AND h.subscription_id = it.subscription_id
+);
+
+-- name: events_whole [sqlite]
+SELECT {event} FROM event WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY id;
+
+-- name: events_whole [postgres]
+SELECT {event} FROM event WHERE id = ANY(:ids::bigint[]) ORDER BY id;
+
+-- name: event_ranges [sqlite]
+SELECT id, last_id FROM event WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: event_ranges [postgres]
+SELECT id, last_id FROM event WHERE id = ANY(:ids::bigint[]);

@@ -98,7 +98,7 @@ WHERE a.outcome <> 'delivered';
 -- Sums and pending rows of one snapshot. The last column says whether all pending rows were counted.
 WITH waiting AS MATERIALIZED (SELECT tenant FROM pending LIMIT :limit)
 SELECT l.tenant, CAST(sum(l.accepted) AS BIGINT), CAST(sum(l.delivered) AS BIGINT),
-       CAST(sum(l.dropped) AS BIGINT), CAST(sum(l.cancelled) AS BIGINT),
+       CAST(sum(l.dropped) AS BIGINT), CAST(sum(l.cancelled) AS BIGINT), CAST(sum(l.superseded) AS BIGINT),
        coalesce(max(w.n), 0),
        (SELECT count(*) FROM waiting)
 FROM ledger l
@@ -116,7 +116,7 @@ WITH waiting AS (
     ) AS counted
 )
 SELECT l.tenant, sum(l.accepted), sum(l.delivered), sum(l.dropped), sum(l.cancelled),
-       max(w.n), max(w.n)
+       sum(l.superseded), max(w.n), max(w.n)
 FROM ledger l CROSS JOIN waiting w
 WHERE l.tenant = :tenant
 GROUP BY l.tenant;
@@ -132,7 +132,7 @@ WITH waiting AS (
     ) AS counted
 )
 SELECT l.tenant, sum(l.accepted)::bigint, sum(l.delivered)::bigint, sum(l.dropped)::bigint,
-       sum(l.cancelled)::bigint, max(w.n), max(w.n)
+       sum(l.cancelled)::bigint, sum(l.superseded)::bigint, max(w.n), max(w.n)
 FROM ledger l CROSS JOIN waiting w
 WHERE l.tenant = :tenant
 GROUP BY l.tenant;

@@ -7,6 +7,7 @@ from msgspec.structs import asdict
 from homing.app.deliveries import Deliveries
 from homing.errors import (
     AlreadyFinished,
+    Conflict,
     Gone,
     Invalid,
     NotFound,
@@ -71,6 +72,12 @@ async def replay(call: Call) -> Response:
     return await _detail(call, new.id, status=201, headers=((b"location", location),))
 
 
+async def try_now(call: Call) -> Response:
+    number = call.number(DELIVERY)
+    await call.app.deliveries.try_now(call.caller, number)
+    return await _detail(call, number)
+
+
 async def cancel(call: Call) -> Response:
     number = call.number(DELIVERY)
     await call.app.deliveries.cancel(call.caller, number)
@@ -83,6 +90,8 @@ async def _detail(call: Call, number: int, *, status: int = 200, headers: Header
         **asdict(delivery_view(described.row)),
         explanation=sentence_text(described.explanation),
         explanation_parts=sentence_parts(described.explanation),
+        superseded_by=described.superseded_by or None,
+        waits_for=None if described.waits_for is None else show_id(DELIVERY, described.waits_for),
         attempts=[attempt_view(attempt) for attempt in described.attempts],
         schedule=[RetryView(n, time_text(at)) for n, at in described.ahead],
     )
@@ -146,6 +155,16 @@ OPERATIONS = (
         status=201,
         response=DeliveryDetail,
         errors=(NotFound, StillPending, SubscriptionGone, Gone, StoreUnavailable),
+    ),
+    Operation(
+        method="POST",
+        path=_ONE + "/try",
+        id="tryDelivery",
+        use_case=Deliveries.try_now,
+        summary="Make the next retry of a pending delivery now; its endpoint must be enabled.",
+        handler=try_now,
+        response=DeliveryDetail,
+        errors=(NotFound, AlreadyFinished, Conflict, StoreUnavailable),
     ),
     Operation(
         method="POST",

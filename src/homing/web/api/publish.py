@@ -211,6 +211,8 @@ def read_drafts(body: bytes, tenant: str, *, lines: bool, trace: str = "") -> li
             event.id,
             event.time,
             trace,
+            "",
+            event.key,
         )
         for event in events
     ]

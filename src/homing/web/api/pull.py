@@ -49,6 +49,7 @@ class PulledEventView(Struct, frozen=True, gc=False):
     accepted_at: Time
     data: Raw
     cursor: Annotated[str, Meta(description="Acknowledges this event and those before it.")]
+    key: Annotated[str | None, Meta(description="The object that it is about.")]
 
 
 class PulledPage(Struct, frozen=True):
@@ -85,7 +86,13 @@ class ReaderList(Struct, frozen=True):
 def _event(it: PulledEvent) -> PulledEventView:
     event = it.event
     return PulledEventView(
-        event.key, event.type, event.time, time_text(event.accepted_at), Raw(event.data), it.cursor
+        event.key,
+        event.type,
+        event.time,
+        time_text(event.accepted_at),
+        Raw(event.data),
+        it.cursor,
+        event.order_key or None,
     )
 
 

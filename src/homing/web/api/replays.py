@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from homing.app.replays import ONLY_FINISHED, Replays
-from homing.errors import BadRequest, FieldProblem, Invalid, NotFound, StoreUnavailable
+from homing.errors import BadRequest, Conflict, FieldProblem, Invalid, NotFound, StoreUnavailable
 from homing.model import Status, show_id
 from homing.policy.admission import (
     KEY_RULE,
@@ -15,14 +15,25 @@ from homing.policy.admission import (
     read_time,
     tenant_problem,
 )
-from homing.policy.causes import code_problem, failure_problem
+from homing.policy.bulk import Counted
+from homing.policy.causes import code_problem, failure_problem, title
 from homing.policy.moments import moment
 from homing.ports import ReplayFilter
 from homing.web.operation import Call, Operation
 from homing.web.query import id_field, url_part_problem
 from homing.web.response import Response, json_response
-from homing.web.schemas import ReplayCount, ReplayFilterIn, ReplayIn, ReplayJobView
+from homing.web.schemas import (
+    BackfillCount,
+    BackfillIn,
+    NamedCount,
+    ReplayCount,
+    ReplayFilterIn,
+    ReplayIn,
+    ReplayJobView,
+)
 from homing.web.show import ENDPOINT, REPLAY, SUBSCRIPTION, replay_view, time_text
+
+NAMED_MAX = 100  # tenants, and causes, of a count
 
 
 async def start(call: Call) -> Response:
@@ -32,9 +43,33 @@ async def start(call: Call) -> Response:
     if given.dry_run:
         as_of = now if conditions.as_of is None else conditions.as_of
         conditions = replace(conditions, as_of=as_of)
-        count, exact = await replays.count(call.caller, conditions, event=event)
-        return json_response(ReplayCount(count, exact, time_text(as_of)))
+        counted = await replays.count(call.caller, conditions, event=event)
+        return json_response(_count_view(counted, as_of))
     job = await replays.start(call.caller, conditions, event=event)
+    location = f"/v1/replays/{show_id(REPLAY, job.id)}".encode()
+    return json_response(replay_view(job), status=202, headers=((b"location", location),))
+
+
+def _count_view(counted: Counted, as_of: int) -> ReplayCount:
+    causes = [("" if key is None else title(key), count) for key, count in counted.by_cause]
+    return ReplayCount(
+        count=counted.count,
+        exact=counted.exact,
+        by_status=[NamedCount(*it) for it in counted.by_status],
+        by_tenant=[NamedCount(*it) for it in counted.by_tenant[:NAMED_MAX]],
+        by_cause=[NamedCount(*it) for it in causes[:NAMED_MAX]],
+        as_of=time_text(as_of),
+    )
+
+
+async def backfill(call: Call) -> Response:
+    given, number = call.content(BackfillIn), call.number(SUBSCRIPTION)
+    since = moment(given.since, "from", now=call.now)
+    replays = call.app.replays
+    if given.dry_run:
+        count, exact = await replays.count_past(call.caller, number, since=since)
+        return json_response(BackfillCount(count, exact))
+    job = await replays.backfill(call.caller, number, since=since, per_second=given.per_second)
     location = f"/v1/replays/{show_id(REPLAY, job.id)}".encode()
     return json_response(replay_view(job), status=202, headers=((b"location", location),))
 
@@ -127,6 +162,22 @@ OPERATIONS = (
         response=ReplayJobView,
         also={200: ReplayCount},
         errors=(BadRequest, Invalid, StoreUnavailable),
+    ),
+    Operation(
+        method="POST",
+        path="/v1/subscriptions/{id}/backfill",
+        id="backfillSubscription",
+        use_case=Replays.backfill,
+        summary=(
+            "Deliver past events that it has no delivery of, by a job like a replay; with dry_run, "
+            "only count them."
+        ),
+        handler=backfill,
+        status=202,
+        request=BackfillIn,
+        response=ReplayJobView,
+        also={200: BackfillCount},
+        errors=(BadRequest, Conflict, Invalid, NotFound, StoreUnavailable),
     ),
     Operation(
         method="GET",

@@ -7,6 +7,7 @@ from homing.app.status import CertificateWarning, Condition, OutageView, Status
 from homing.errors import NotFound
 from homing.model import show_id
 from homing.policy.outage import OutageState
+from homing.web.api.lost_commits import loss_view
 from homing.web.clock import clock_differs, clock_shown
 from homing.web.operation import Call, Operation
 from homing.web.response import Response, json_response
@@ -87,6 +88,7 @@ async def status(call: Call) -> Response:
             certificates=[
                 certificate_warning(one) for one in call.app.status.certificates(call.caller)
             ],
+            lost_commits=[loss_view(it) for it in pulse.commit_losses],
         )
     )
 

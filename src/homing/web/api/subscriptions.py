@@ -73,6 +73,16 @@ async def verify(call: Call) -> Response:
     return json_response(subscription_view(after, call.app.signing_keys.published))
 
 
+async def pause(call: Call) -> Response:
+    after = await call.app.subscriptions.pause(call.caller, call.number(SUBSCRIPTION))
+    return json_response(subscription_view(after, call.app.signing_keys.published))
+
+
+async def resume(call: Call) -> Response:
+    after = await call.app.subscriptions.resume(call.caller, call.number(SUBSCRIPTION))
+    return json_response(subscription_view(after, call.app.signing_keys.published))
+
+
 async def test(call: Call) -> Response:
     attempt = await call.app.subscriptions.test(call.caller, call.number(SUBSCRIPTION))
     return json_response(attempt_view(attempt))
@@ -144,6 +154,26 @@ OPERATIONS = (
         handler=verify,
         response=SubscriptionView,
         errors=(NotFound, Conflict, NotVerified, StoreUnavailable),
+    ),
+    Operation(
+        method="POST",
+        path=_ONE + "/pause",
+        id="pauseSubscription",
+        use_case=Subscriptions.pause,
+        summary="Pause it: events are accepted and wait, windows do not run, no attempt starts.",
+        handler=pause,
+        response=SubscriptionView,
+        errors=(NotFound, Conflict, StoreUnavailable),
+    ),
+    Operation(
+        method="POST",
+        path=_ONE + "/resume",
+        id="resumeSubscription",
+        use_case=Subscriptions.resume,
+        summary="End a pause: due times and windows have moved by its length.",
+        handler=resume,
+        response=SubscriptionView,
+        errors=(NotFound, Conflict, StoreUnavailable),
     ),
     Operation(
         method="POST",

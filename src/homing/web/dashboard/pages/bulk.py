@@ -1,56 +1,100 @@
-"""Replays or cancels all deliveries that match a search: first a count, then the progress."""
+"""Replays or cancels all deliveries that match a search: first the counts, then the progress."""
 
 from __future__ import annotations
 
 import re
 from urllib.parse import urlencode
 
-from homing.app.deliveries import Deliveries
+from msgspec.structs import replace
+
+from homing.app.deliveries import Deliveries, counted_by
 from homing.app.replays import Replays
 from homing.errors import FieldProblem, Invalid
-from homing.model import show_id
+from homing.model import Status, show_id
+from homing.policy.bulk import REPLAYED, SHOWN_MAX, Counted, status_or_default
+from homing.policy.causes import title
+from homing.ports import ReplayFilter
 from homing.web.dashboard.pages.deliveries import searched
 from homing.web.dashboard.request import Page, PageRequest, Shown
+from homing.web.dashboard.search import Search
 from homing.web.response import Response
 from homing.web.show import REPLAY
 
 CANCELLED_AT_ONCE = 200
-COUNTED_MAX = 1_000
 _COUNT = re.compile("[0-9]{1,12}")
+_NONE = Counted(0, exact=True)
 
 
 async def ask(request: PageRequest) -> Shown:
-    """Shows how many deliveries a replay and a cancellation would affect."""
+    """Shows which deliveries a replay and a cancellation would affect."""
     as_of = request.now
     search = searched(request, request.query.text("q"), as_of=as_of)
+    return await _asked(request, search, request.query.text("take"), as_of=as_of)
+
+
+async def _asked(
+    request: PageRequest, search: Search, take: str, *, as_of: int, problem: str = ""
+) -> Shown:
     conditions = search.replay(as_of=as_of)
-    replays, exact = 0, True
+    found = chosen = _NONE
     if conditions is not None:
-        replays, exact = await request.app.replays.count(request.caller, conditions)
+        found = await request.app.replays.count(request.caller, conditions)
+        status = _taken(conditions, take).status or Status.DROPPED
+        chosen = found if conditions.status or conditions.reason else found.of(status)
     pending = await request.app.deliveries.count_pending(
-        request.caller, search.conditions, limit=COUNTED_MAX
+        request.caller, counted_by(search.conditions, as_of=as_of)
     )
     return request.show(
         "bulk.html",
+        status=422 if problem else 200,
         as_of=as_of,
         search=search,
+        take=take,
         can_replay=conditions is not None,
-        replays=replays,
-        exact=exact,
-        pending=min(pending, COUNTED_MAX),
-        pending_more=pending > COUNTED_MAX,
-        done=0,
-        cancelling=False,
+        choices=_choices(search, found) if conditions and not conditions.status else [],
+        chosen=chosen,
+        pending=pending,
+        problem=problem,
+        causes=_causes,
+        shown_max=SHOWN_MAX,
     )
 
 
-async def replay(request: PageRequest) -> Response:
-    as_of = request.as_of()
-    conditions = searched(request, request.field("q"), as_of=as_of).replay(as_of=as_of)
+def _causes(counted: Counted) -> list[tuple[str, int]]:
+    return [(title(key) if key else "no failed attempt", n) for key, n in counted.by_cause]
+
+
+def _choices(search: Search, found: Counted) -> list[tuple[Status, int, str]]:
+    """Each status with its count and the address of this page for it; dropped is first."""
+    counts = dict(found.by_status)
+    return [
+        (status, counts.get(status, 0), "/bulk?" + urlencode({"q": search.text, "take": status}))
+        for status in REPLAYED
+    ]
+
+
+def _taken(conditions: ReplayFilter, take: str) -> ReplayFilter:
+    """The conditions with the status that the person chose, if the search names none."""
+    chosen = Status(take) if take in REPLAYED else None
+    status = status_or_default(conditions.status or chosen, reason=conditions.reason)
+    return replace(conditions, status=status)
+
+
+async def replay(request: PageRequest) -> Response | Shown:
+    as_of, take = request.as_of(), request.field("take")
+    search = searched(request, request.field("q"), as_of=as_of)
+    conditions = search.replay(as_of=as_of)
     if conditions is None:
         reason = "must not ask for pending deliveries: only finished ones can be replayed"
         raise Invalid(problems=(FieldProblem("q", reason),))
-    job = await request.app.replays.start(request.caller, conditions)
+    try:
+        job = await request.app.replays.start(
+            request.caller, _taken(conditions, take), typed=request.field("confirm")
+        )
+    except Invalid as error:
+        if request.is_partial:
+            raise
+        return await _asked(request, search, take, as_of=as_of, problem=_text(error))
     return request.done("Replay started.", to=f"/replays/{show_id(REPLAY, job.id)}")
 
 
@@ -65,32 +109,43 @@ async def stop(request: PageRequest) -> Response:
     return request.done(message, to=f"/replays/{show_id(REPLAY, found.id)}")
 
 
-async def cancel(request: PageRequest) -> Response:
+async def cancel(request: PageRequest) -> Response | Shown:
     """Cancels a bounded number of deliveries; the page that follows sends the form again."""
-    text, done = request.field("q"), _count(request.field("done"))
-    cancelled, more = await request.app.deliveries.cancel_some(
-        request.caller, searched(request, text).conditions, limit=CANCELLED_AT_ONCE
-    )
+    text, done, as_of = request.field("q"), _count(request.field("done")), request.as_of()
+    search = searched(request, text, as_of=as_of)
+    try:
+        cancelled, more = await request.app.deliveries.cancel_some(
+            request.caller,
+            search.conditions,
+            as_of=as_of,
+            limit=CANCELLED_AT_ONCE,
+            typed=None if done else request.field("confirm"),
+        )
+    except Invalid as error:
+        if request.is_partial:
+            raise
+        return await _asked(request, search, "", as_of=as_of, problem=_text(error))
     done += cancelled
     if more:
-        return request.see_other("/bulk/cancelling?" + urlencode({"q": text, "done": done}))
+        values = {"q": text, "done": done, "as_of": as_of}
+        return request.see_other("/bulk/cancelling?" + urlencode(values))
     message = f"Deliveries cancelled: {done:,}."
     return request.done(message, to="/deliveries?" + urlencode({"q": text}))
 
 
 async def cancelling(request: PageRequest) -> Shown:
     """Shows how many were cancelled so far; the page sends the form for the next ones itself."""
+    as_of = _count(request.query.text("as_of")) or request.now
     return request.show(
-        "bulk.html",
-        search=searched(request, request.query.text("q")),
-        can_replay=False,
-        replays=0,
-        exact=True,
-        pending=0,
-        pending_more=False,
+        "cancelling.html",
+        search=searched(request, request.query.text("q"), as_of=as_of),
+        as_of=as_of,
         done=_count(request.query.text("done")),
-        cancelling=True,
     )
+
+
+def _text(error: Invalid) -> str:
+    return " ".join(f"{it.field} {it.reason}." for it in error.problems)
 
 
 def _count(text: str) -> int:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
 
-from homing.app.deliveries import Deliveries, Described
+from homing.app.deliveries import Deliveries
 from homing.errors import Invalid
 from homing.model import show_id
 from homing.policy import exact
 from homing.policy.sent_headers import logged_lines
+from homing.policy.sent_request import INLINE_BYTES_MAX, SentRequest, curl_command, variable_of
 from homing.web.dashboard.request import Page, PageRequest, Shown
 from homing.web.dashboard.search import Search, find, read_search
 from homing.web.dashboard.timeline import timeline
@@ -23,7 +23,8 @@ from homing.web.show import DELIVERY
 ROWS = 50
 SHOWN_BYTES_MAX = 64 * 1024
 SHOWN_DEPTH_MAX = 32  # of data that is shown with line breaks
-_CHOICES = ("", "pending", "delivered", "dropped", "cancelled")
+BYTES = b"application/octet-stream"
+_CHOICES = ("", "pending", "delivered", "dropped", "cancelled", "superseded")
 
 
 def searched(request: PageRequest, text: str, *, as_of: int | None = None) -> Search:
@@ -94,7 +95,6 @@ async def delivery(request: PageRequest) -> Shown:
         pretty=pretty(data),
         raw=_text(data),
         event_kept=found is not None,
-        curl=_curl(described, data),
         lines=_lines,
         request_lines=lambda it: _lines(logged_lines(it)),
     )
@@ -136,24 +136,46 @@ def _lines(block: bytes) -> str:
     return block.decode("latin-1").replace("\r\n", "\n").strip()
 
 
-def _curl(described: Described, data: bytes) -> str:
-    """A curl command that repeats the last request; masked values have to be filled in."""
-    if not described.attempts or len(data) > SHOWN_BYTES_MAX:
-        return ""
-    last = described.attempts[-1]
-    parts = ["curl -i -X POST " + shlex.quote(described.row.url)]
-    parts += [
-        "-H " + shlex.quote(line)
-        for line in _lines(logged_lines(last)).split("\n")
-        if not line.startswith("webhook-signature")
-    ]
-    parts.append("--data-binary " + shlex.quote(_text(data)))
-    return " \\\n  ".join(parts)
+async def sent(request: PageRequest) -> Shown:
+    """The request of an attempt as a curl command."""
+    found = await _sent_request(request)
+    file = _body_file(request)
+    return request.show(
+        "sent.html",
+        sent=found,
+        command_text=curl_command(found, body_file=file),
+        variables=[(name, variable_of(name)) for name in found.masked],
+        file=file if len(found.body) > INLINE_BYTES_MAX else "",
+    )
+
+
+async def sent_body(request: PageRequest) -> Response:
+    """The body of an attempt's request as a file."""
+    found = await _sent_request(request)
+    name = f'attachment; filename="{_body_file(request)}"'
+    return Response(200, found.body, BYTES, ((b"content-disposition", name.encode()),))
+
+
+async def _sent_request(request: PageRequest) -> SentRequest:
+    text = request.part("number")
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+    return await request.app.deliveries.sent_request(
+        request.caller, request.number(DELIVERY), number
+    )
+
+
+def _body_file(request: PageRequest) -> str:
+    return f"{show_id(DELIVERY, request.number(DELIVERY))}-{request.part('number')}.body"
 
 
 async def replay(request: PageRequest) -> Response:
     new = await request.app.deliveries.replay(request.caller, request.number(DELIVERY))
     return request.done("Replayed. This page shows the new delivery.", to=_at(new.id))
+
+
+async def try_now(request: PageRequest) -> Response:
+    tried = await request.app.deliveries.try_now(request.caller, request.number(DELIVERY))
+    return request.done("The next attempt is made as soon as a slot is free.", to=_at(tried.id))
 
 
 async def cancel(request: PageRequest) -> Response:
@@ -166,10 +188,14 @@ def _at(number: int) -> str:
 
 
 _ONE = "/deliveries/{id}"
+_SENT = _ONE + "/attempts/{number}/request"
 
 PAGES = (
     Page(path="/deliveries", handler=deliveries, use_case=Deliveries.page),
     Page(path=_ONE, handler=delivery, use_case=Deliveries.get),
+    Page(path=_SENT, handler=sent, use_case=Deliveries.sent_request),
+    Page(path=_SENT + "/body", handler=sent_body, use_case=Deliveries.sent_request),
     Page(path=_ONE + "/replay", handler=replay, method="POST", use_case=Deliveries.replay),
+    Page(path=_ONE + "/try", handler=try_now, method="POST", use_case=Deliveries.try_now),
     Page(path=_ONE + "/cancel", handler=cancel, method="POST", use_case=Deliveries.cancel),
 )

@@ -300,14 +300,14 @@ async def replay_count(request: PageRequest) -> Shown:
     found = await _endpoint(request)
     as_of = request.now
     conditions = _dropped(request, found, request.query.text("since"), as_of=as_of)
-    count, exact = await request.app.replays.count(request.caller, conditions)
-    return request.show("replay_count.html", count=count, exact=exact, endpoint=found, as_of=as_of)
+    counted = await request.app.replays.count(request.caller, conditions)
+    return request.show("replay_count.html", counted=counted, endpoint=found, as_of=as_of)
 
 
 async def replay(request: PageRequest) -> Response:
     found = await _endpoint(request)
     conditions = _dropped(request, found, request.field("since"), as_of=request.as_of())
-    await request.app.replays.start(request.caller, conditions)
+    await request.app.replays.start(request.caller, conditions, typed=request.field("confirm"))
     message = "Replay started. Each dropped delivery becomes a new one in the retry lane."
     return _done(request, message, found.id)
 

@@ -78,6 +78,7 @@ def _sum(ledgers: Sequence[Ledger]) -> Ledger:
         pending=sum(it.pending for it in ledgers),
         dropped=sum(it.dropped for it in ledgers),
         cancelled=sum(it.cancelled for it in ledgers),
+        superseded=sum(it.superseded for it in ledgers),
         counted=all(it.counted for it in ledgers),
     )
 

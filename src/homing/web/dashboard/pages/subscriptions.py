@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from homing.app.events import Events
 from homing.app.pull import Pull
+from homing.app.replays import Replays
 from homing.app.signing_keys import SigningKeys
 from homing.app.subscriptions import Drafted, Subscriptions
 from homing.errors import FieldProblem, HomingError, Invalid
 from homing.model import SPEC, Connector, Signature, Subscription, show_id
 from homing.policy.admission import SubscriptionDraft
 from homing.policy.filters_run import Verdict
+from homing.policy.moments import moment
 from homing.web.api.signing_keys import jwks_path
 from homing.web.dashboard.request import Page, PageRequest, Shown
 from homing.web.dashboard.subscription_form import (
@@ -25,10 +27,11 @@ from homing.web.dashboard.subscription_form import (
 )
 from homing.web.query import id_field, show_cursor
 from homing.web.response import Response
-from homing.web.show import SUBSCRIPTION
+from homing.web.show import REPLAY, SUBSCRIPTION, time_text
 
 ROWS = 50
 TRIED_EVENTS = 10
+PAST_MS = 24 * 3_600_000  # how far back past events are counted first
 _BY_API_NAME = {field.api_name: name for name, field in SPEC.items()}
 
 
@@ -66,6 +69,7 @@ async def subscription(request: PageRequest) -> Shown:
         secret=secret if found.url else None,  # Nothing is signed that is read.
         public_keys=request.app.signing_keys.published(found.tenant),
         jwks=jwks_path(found.tenant),
+        past_since=time_text(request.now - PAST_MS),
     )
 
 
@@ -185,6 +189,16 @@ async def verify(request: PageRequest) -> Response:
     return request.done("Verified: the receiver owns the URL.", to=_at(after.id))
 
 
+async def pause(request: PageRequest) -> Response:
+    after = await request.app.subscriptions.pause(request.caller, request.number(SUBSCRIPTION))
+    return request.done("Paused: its deliveries wait until you resume it.", to=_at(after.id))
+
+
+async def resume(request: PageRequest) -> Response:
+    after = await request.app.subscriptions.resume(request.caller, request.number(SUBSCRIPTION))
+    return request.done("Resumed: its deliveries are sent.", to=_at(after.id))
+
+
 async def test(request: PageRequest) -> Response:
     number = request.number(SUBSCRIPTION)
     attempt = await request.app.subscriptions.test(request.caller, number)
@@ -192,6 +206,29 @@ async def test(request: PageRequest) -> Response:
     if attempt.code is not None:
         return request.done(f"The receiver responded with {attempt.code} {took}.", to=_at(number))
     return request.done(f"No response: {attempt.detail} ({took}).", to=_at(number))
+
+
+def _since(request: PageRequest, text: str) -> int:
+    if not text:
+        raise Invalid(problems=(FieldProblem("from", "must be given"),))
+    return moment(text, "from", now=request.now)
+
+
+async def backfill_count(request: PageRequest) -> Shown:
+    found, since = await _subscription(request), _since(request, request.query.text("from"))
+    try:
+        count, exact = await request.app.replays.count_past(request.caller, found.id, since=since)
+    except Invalid as error:
+        return request.show("backfill_count.html", count=0, exact=True, problem=error.problems[0])
+    return request.show("backfill_count.html", count=count, exact=exact, problem=None)
+
+
+async def backfill(request: PageRequest) -> Response:
+    since = _since(request, request.field("from"))
+    job = await request.app.replays.backfill(
+        request.caller, request.number(SUBSCRIPTION), since=since
+    )
+    return request.done("Backfill started.", to=f"/replays/{show_id(REPLAY, job.id)}")
 
 
 async def remove_reader(request: PageRequest) -> Response:
@@ -261,6 +298,10 @@ PAGES = (
         method="POST",
         use_case=SigningKeys.rotate,
     ),
+    Page(path=_ONE + "/backfill-count", handler=backfill_count, use_case=Replays.count_past),
+    Page(path=_ONE + "/backfill", handler=backfill, method="POST", use_case=Replays.backfill),
+    Page(path=_ONE + "/pause", handler=pause, method="POST", use_case=Subscriptions.pause),
+    Page(path=_ONE + "/resume", handler=resume, method="POST", use_case=Subscriptions.resume),
     Page(path=_ONE + "/verify", handler=verify, method="POST", use_case=Subscriptions.verify),
     Page(path=_ONE + "/test", handler=test, method="POST", use_case=Subscriptions.test),
 )

@@ -8,9 +8,12 @@ from string import ascii_uppercase
 
 from msgspec import Struct
 
+from homing.app.lost_commits import LostCommits
 from homing.app.status import Status
+from homing.policy.commit_loss import missing_text
 from homing.ports import FleetState, Member
 from homing.web.dashboard.request import Page, PageRequest, Shown
+from homing.web.response import Response
 
 BUCKETS = 256
 ROW = 32  # buckets in a row of the map
@@ -73,7 +76,23 @@ async def system(request: PageRequest) -> Shown:
         row=ROW,
         processes=processes,
         cells=cells,
+        losses=request.app.lost_commits.page(request.caller),
+        missing_text=missing_text,
     )
 
 
-PAGES = (Page(path="/system", handler=system, use_case=Status.system),)
+async def confirm_lost_commits(request: PageRequest) -> Response:
+    confirmed = await request.app.lost_commits.confirm(request.caller)
+    said = "Confirmed. Events are accepted." if confirmed else "There was nothing to confirm."
+    return request.done(said, to="/system")
+
+
+PAGES = (
+    Page(path="/system", handler=system, use_case=Status.system),
+    Page(
+        path="/system/lost-commits",
+        handler=confirm_lost_commits,
+        method="POST",
+        use_case=LostCommits.confirm,
+    ),
+)

@@ -26,13 +26,14 @@ addEventListener("pageshow", (event) => {
 // On a narrow screen the navigation is one line that scrolls: keep the current page visible.
 document.querySelector(".side nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 
-// Elements that htmx replaced contain times too, and the selected row must stay selected.
-document.body.addEventListener("htmx:afterSwap", (event) => {
-  const region = event.detail.elt.parentElement || document;
+// New parts contain times too, and the selected row must stay selected.
+function shown(region) {
   showTimes(region);
   showTimeFields(region);
   markRow();
-});
+}
+document.body.addEventListener("htmx:afterSwap", (event) => shown(event.detail.elt.parentElement || document));
+addEventListener("updated", () => shown(document));
 
 document.querySelector("[data-theme-toggle]")?.addEventListener("click", () => {
   const html = document.documentElement;

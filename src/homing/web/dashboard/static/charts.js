@@ -14,7 +14,96 @@ function shortCount(value) {
 
 function shortTime(ms) {
   if (ms === null || ms === undefined) return "";
-  return ms < 1000 ? `${+ms.toPrecision(2)} ms` : ms < 60000 ? `${+(ms / 1000).toPrecision(2)} s` : `${Math.round(ms / 60000)} min`;
+  // A unit is used from twice its size on: 100 s is not "2 min".
+  const [size, unit] = ms < 1000 ? [1, "ms"] : ms < 120000 ? [1000, "s"] : ms < 7200000 ? [60000, "min"] : [3600000, "h"];
+  return `${+(ms / size).toPrecision(ms / size < 100 ? 2 : 3)} ${unit}`;
+}
+
+const whole = (number) => number.toLocaleString();
+const sum = (values) => values.reduce((all, value) => all + value, 0);
+
+// The steps of a chart from one place to another, in words: counts, the part that was delivered, and durations.
+function inWords(numbers, from, to) {
+  const counts = OUTCOMES.map(([name]) => [name, sum(numbers[name].slice(from, to + 1))]);
+  const all = sum(counts.map(([, count]) => count));
+  if (!all) return "no attempts";
+  const rate = (100 * counts[0][1]) / all;
+  const parts = counts.filter(([, count]) => count).map(([name, count]) => `${whole(count)} ${name.replace("_", " ")}`);
+  const single = from === to && numbers.p50[from] !== null ? `; p50 ${shortTime(numbers.p50[from])}, p99 ${shortTime(numbers.p99[from])}` : "";
+  return `${parts.join(", ")}; ${rate === 100 ? "100" : rate.toFixed(1)} % delivered${single}`;
+}
+
+function stepOf(numbers) {
+  return numbers.at.length > 1 ? numbers.at[1] - numbers.at[0] : 60;
+}
+
+function spanText(numbers, from, to) {
+  const days = numbers.at.at(-1) - numbers.at[0] > 2 * 86400;
+  const form = new Intl.DateTimeFormat(undefined, { ...(days && { month: "short", day: "numeric" }), hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+  return form.formatRange(new Date(numbers.at[from] * 1000), new Date((numbers.at[to] + stepOf(numbers)) * 1000));
+}
+
+// The steps of the span that was chosen, which is kept as times: new steps move the others.
+function placesOf({ numbers, chosen }) {
+  if (!chosen) return null;
+  const from = numbers.at.findIndex((at) => at >= chosen[0]);
+  const to = numbers.at.findLastIndex((at) => at < chosen[1]);
+  return from < 0 || to < from ? null : [from, to];
+}
+
+// The line under a chart: what the pointer is at, the span that was chosen, or the whole chart.
+function show(chart) {
+  const { figure, numbers, at } = chart;
+  if (!numbers?.at.length) return;
+  const last = numbers.at.length - 1;
+  const chosen = placesOf(chart);
+  const [from, to] = chosen || (at === null || at > last ? [0, last] : [at, at]);
+  figure.querySelector(".chart-words").textContent = `${spanText(numbers, from, to)}: ${inWords(numbers, from, to)}`;
+  const links = figure.querySelector(".chart-links");
+  links.hidden = !chosen;
+  if (!chosen) return;
+  const iso = (seconds) => new Date(seconds * 1000).toISOString();
+  const span = `since:${iso(numbers.at[from])} until:${iso(numbers.at[to] + stepOf(numbers))}`;
+  for (const link of links.querySelectorAll("a")) {
+    link.href = `${link.dataset.path}?${new URLSearchParams({ q: `${link.dataset.words} ${span} ${figure.dataset.query}`.trim() })}`;
+  }
+}
+
+function mark(chart) {
+  for (const plot of chart.plots || []) {
+    const [left, right] = (chart.chosen || [0, 0]).map((at) => plot.valToPos(at, "x"));
+    const width = chart.chosen ? Math.max(right - left, 2) : 0;
+    plot.setSelect({ left: width && left, top: 0, width, height: width && plot.over.clientHeight }, false);
+  }
+}
+
+function choose(chart, from, to) {
+  const { at } = chart.numbers;
+  chart.chosen = from === null ? null : [at[from], at[to] + stepOf(chart.numbers)];
+  mark(chart);
+  show(chart);
+}
+
+// The pointer over a plot, and a span that is dragged or clicked on it.
+function hooks(chart) {
+  return {
+    setCursor: [(plot) => {
+      chart.at = plot.cursor.idx ?? null;
+      if (!chart.chosen) show(chart);
+    }],
+    setSelect: [(plot) => {
+      const { left, width } = plot.select;
+      chart.dragged = width > 0;
+      if (width > 0) choose(chart, plot.posToIdx(left), plot.posToIdx(left + width));
+    }],
+    ready: [(plot) => {
+      plot.over.addEventListener("mousedown", () => (chart.dragged = false));
+      plot.over.addEventListener("click", () => {
+        if (!chart.dragged && plot.cursor.idx !== null) choose(chart, plot.cursor.idx, plot.cursor.idx);
+      });
+      if (chart.chosen) mark(chart); // It was drawn again, in other colours.
+    }],
+  };
 }
 
 // Hours for up to two days, dates for longer times; always in the viewer's time zone.
@@ -29,17 +118,17 @@ function clock(plot, splits) {
   });
 }
 
-function axes(values, size) {
+function axes(values, size, title) {
   const line = { stroke: css("--ink-soft"), font: "12px system-ui, sans-serif" };
   const grid = { stroke: css("--line"), width: 1 };
   return [
     { ...line, grid: { show: false }, ticks: { show: false }, size: 28, space: 70, values: (plot, splits) => clock(plot, splits) },
-    { ...line, grid, ticks: { show: false }, size, values: (_, splits) => splits.map((it) => (it === null ? "" : values(it))) },
+    { ...line, label: title, labelSize: 18, labelFont: line.font, grid, ticks: { show: false }, size, values: (_, splits) => splits.map((it) => (it === null ? "" : values(it))) },
   ];
 }
 
 function options(box, height, more) {
-  return { width: box.clientWidth, height, legend: { show: false }, cursor: { y: false, drag: { x: false, y: false } }, ...more };
+  return { width: box.clientWidth, height, legend: { show: false }, cursor: { y: false, drag: { x: true, y: false, setScale: false } }, ...more };
 }
 
 // Each series is the sum of itself and those before it; the tallest is drawn first.
@@ -49,26 +138,30 @@ function stacked(numbers) {
   return [numbers.at, ...sums.reverse()];
 }
 
-function outcomes(box, numbers) {
+function outcomes(box, chart) {
+  const { numbers } = chart;
   const bars = window.uPlot.paths.bars({ size: [0.75, 40], gap: 1 });
   const series = [...OUTCOMES].reverse().map(([name, colour]) => ({
     label: name, fill: css(colour), width: 0, paths: bars, points: { show: false },
   }));
   return new window.uPlot(options(box, 190, {
-    axes: axes(shortCount, 48),
+    axes: axes(shortCount, 48, "attempts"),
+    hooks: hooks(chart),
     scales: { y: { range: (_, low, high) => [0, Math.max(high * 1.05, 4)] } },
     series: [{}, ...series],
   }), stacked(numbers), box);
 }
 
-function took(box, numbers) {
+function took(box, chart) {
+  const { numbers, figure } = chart;
   const line = (label, colour, dash) => ({ label, stroke: css(colour), width: 1.75, dash, spanGaps: false, points: { show: true, size: 4, fill: css(colour) } });
   const filter = (_, splits) => splits.map((it) => (Math.abs(Math.log10(it) % 1) < 1e-6 ? it : null));
-  const both = axes(shortTime, 56);
+  const both = axes(shortTime, 56, figure.dataset.measure);
   both[1].filter = filter;
   both[1].grid.filter = filter;
   return new window.uPlot(options(box, 130, {
     axes: both,
+    hooks: hooks(chart),
     scales: { y: { distr: 3, range: (_, low, high) => [10 ** Math.floor(Math.log10(low || 1)), 10 ** Math.ceil(Math.log10((high || 10) * 1.01))] } },
     series: [{}, line("p50", "--accent"), line("p99", "--mark-warn", [5, 3])],
   }), [numbers.at, numbers.p50, numbers.p99], box);
@@ -86,14 +179,17 @@ function draw(chart, numbers) {
   figure.querySelector(".chart-none").hidden = hasData;
   for (const part of figure.querySelectorAll(".plot, .legend")) part.hidden = !hasData;
   chart.numbers = numbers;
+  figure.querySelector(".chart-foot").hidden = !hasData;
   if (!hasData) return;
+  show(chart);
   if (chart.plots) {
     chart.plots[0].setData(stacked(numbers));
     chart.plots[1].setData([numbers.at, numbers.p50, numbers.p99]);
+    mark(chart);
     return;
   }
   const [one, two] = figure.querySelectorAll("[data-plot]");
-  chart.plots = [outcomes(one, numbers), took(two, numbers)];
+  chart.plots = [outcomes(one, chart), took(two, chart)];
 }
 
 function redraw(chart) {
@@ -116,7 +212,8 @@ async function refresh(chart) {
 
 export function startCharts() {
   for (const figure of document.querySelectorAll("[data-chart]")) {
-    const chart = { figure, plots: null, numbers: null, busy: false };
+    const chart = { figure, plots: null, numbers: null, busy: false, at: null, chosen: null };
+    figure.querySelector(".chart-clear").addEventListener("click", () => choose(chart, null));
     drawn.push(chart);
     refresh(chart);
     let width = 0;
@@ -124,6 +221,7 @@ export function startCharts() {
       if (figure.clientWidth === width) return;
       width = figure.clientWidth;
       for (const plot of chart.plots || []) plot.setSize({ width, height: plot.height });
+      queueMicrotask(() => chart.chosen && mark(chart)); // after uPlot has moved it by itself
     }).observe(figure);
   }
   let waiting = null;

@@ -17,7 +17,7 @@ export function startDialogs() {
     const dialog = event.target.closest?.("dialog[open]");
     if (dialog && event.target.nodeName === "FORM" && event.detail.successful && !dialog.hasAttribute("data-stay")) {
       dialog.close();
-      refresh(); // A live part with an open dialog was left as it is.
+      refresh(); // The dialog was left as it was while it was open.
     }
   });
   // The buttons of a form are disabled while it is being sent, so that it is not sent twice.

@@ -1,33 +1,55 @@
-// One stream per tab, closed while the tab is hidden. A tick reloads the live parts of the page.
-// Without a stream, the page polls every few seconds.
+// One stream per tab, closed while the tab is hidden. A tick renders the page again, whole: all parts of a page
+// come from one response, so no two of them disagree. Without a stream, the page polls every few seconds.
+import { update } from "./update.js";
+import { hold } from "./moving.js";
+
 const POLL_MS = 5000;
 const TEXTS = { live: "live", connecting: "connecting", poll: "polling", lost: "no connection" };
 let source = null;
 let poll = null;
 let failures = 0;
+let loading = false;
+let again = false; // Something changed while the page was on its way.
 
 function showState(state) {
   const indicator = document.getElementById("live");
   if (!indicator || indicator.dataset.state === state) return;
+  if (state === "lost") dispatchEvent(new CustomEvent("announce", { detail: "No connection: this page may be out of date." }));
   indicator.dataset.state = state;
   indicator.querySelector(".live-text").textContent = TEXTS[state];
 }
 
-// Whether somebody is doing something in this part: reloading it would close their dialog or clear their field.
-function inUse(region) {
-  return region.querySelector("dialog[open], input:focus, select:focus") !== null;
-}
-
-function busy(region) {
-  return region.hasAttribute("data-refreshing") || inUse(region);
-}
-
-export function refresh() {
-  if (document.hidden) return;
-  for (const region of document.querySelectorAll("[data-live]")) {
-    if (!busy(region)) window.htmx?.trigger(region, "tick");
+async function load(main) {
+  const response = await fetch(location.pathname + location.search, { headers: { "HX-Request": "true" } });
+  if (response.status === 401) {
+    location.assign(response.headers.get("HX-Redirect") || "/sign-in");
+    return;
   }
+  if (response.status === 404 || response.status === 410) location.reload(); // It says what happened.
+  if (!response.ok) return;
+  const fresh = new DOMParser().parseFromString(await response.text(), "text/html").getElementById("main");
+  if (!fresh?.hasAttribute("data-live")) return;
+  update(main, fresh, hold);
+  window.htmx?.process(main);
+  dispatchEvent(new Event("updated"));
+}
+
+export async function refresh() {
+  if (document.hidden) return;
   dispatchEvent(new Event("tick"));
+  const main = document.querySelector("main[data-live]");
+  if (!main) return;
+  again = loading;
+  if (loading) return;
+  loading = true;
+  try {
+    await load(main);
+  } catch {
+    showState("lost");
+  } finally {
+    loading = false;
+    if (again) refresh();
+  }
 }
 
 function open() {
@@ -70,24 +92,7 @@ function stopPolling() {
 }
 
 export function startLive() {
-  const body = document.body;
-  body.addEventListener("refresh", refresh); // sent by the server after a command
-  body.addEventListener("htmx:beforeRequest", (event) => {
-    if (event.target.hasAttribute("data-live")) event.target.setAttribute("data-refreshing", "");
-  });
-  body.addEventListener("htmx:afterRequest", (event) => event.target.removeAttribute?.("data-refreshing"));
-  // A dialog may have been opened while the part was on its way: the next tick reloads it.
-  body.addEventListener("htmx:beforeSwap", (event) => {
-    const region = event.detail.target;
-    if (region.hasAttribute("data-live") && inUse(region)) event.detail.shouldSwap = false;
-  });
-  // A failed refresh changes the indicator of the stream; a toast every second would be too much.
-  body.addEventListener("htmx:sendError", (event) => {
-    if (event.target.hasAttribute?.("data-live")) {
-      showState("lost");
-      event.stopImmediatePropagation();
-    }
-  }, true);
+  document.body.addEventListener("refresh", refresh); // sent by the server after a command
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
   addEventListener("pagehide", close);
   open();

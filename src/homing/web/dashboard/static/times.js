@@ -48,8 +48,23 @@ export function showTimeFields(root = document) {
   }
 }
 
+// In a search, "since:14:00" is that time in the viewer's zone, today or yesterday; the server reads RFC 3339.
+function writeOut(text) {
+  return text.replace(/\b(since|until):(\d{1,2}):(\d{2})(?=\s|$)/g, (all, name, hour, minute) => {
+    if (hour > 23 || minute > 59) return all;
+    const at = new Date();
+    at.setHours(hour, minute, 0, 0);
+    if (at > Date.now()) at.setDate(at.getDate() - 1);
+    return `${name}:${at.toISOString()}`;
+  });
+}
+
 export function startTimeFields() {
   showTimeFields();
+  document.addEventListener("submit", (event) => {
+    const field = event.target.matches("form[role=search]") && event.target.elements.q;
+    if (field) field.value = writeOut(field.value);
+  });
   document.body.addEventListener("htmx:configRequest", (event) => {
     const { parameters } = event.detail;
     for (const [name, value] of Object.entries(parameters)) {

@@ -1,0 +1,85 @@
+"""The newest event of a key: before an attempt, an older delivery is replaced by the newest one.
+
+Only the store knows whether a newer event was accepted, by this process or another. Deliveries of
+subscriptions with the order ``latest`` that are about to be sent take their slot and are asked for
+together, one call of the store at a time. What is superseded is finished with that call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+from msgspec import Struct
+
+from homing.engine.core import Core
+from homing.engine.load import AGAIN_MS
+from homing.engine.queue import EndpointQueue
+from homing.errors import HomingError, LostLeases
+from homing.model import Lane, Subscription, Work
+
+log = structlog.get_logger("homing.latest")
+
+AT_ONCE_MAX = 256  # deliveries in one call
+
+
+class Starting(Struct, frozen=True, gc=False):
+    """An attempt that has its slot and is about to be sent."""
+
+    queue: EndpointQueue
+    work: Work
+    lane: Lane
+    subscription: Subscription
+    rank: int
+    canary: bool = False  # started although a sender outage is confirmed
+
+
+class NewestFirst:
+    """Asks the store for newer deliveries; ``send`` and ``give_back`` are the dispatcher's."""
+
+    def __init__(
+        self,
+        core: Core,
+        *,
+        send: Callable[[Starting, Work], None],
+        give_back: Callable[[Starting], None],
+    ) -> None:
+        self._flow, self._clock, self._ownership = core.flow, core.clock, core.ownership
+        self._send, self._give_back = send, give_back
+        self._waiting: list[Starting] = []
+        self._task: asyncio.Task[None] | None = None
+        self.superseded = 0  # deliveries, since the start of the process
+
+    def add(self, starting: Starting) -> None:
+        self._waiting.append(starting)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting[:AT_ONCE_MAX], self._waiting[AT_ONCE_MAX:]
+                await self._ask(batch)
+        finally:
+            self._task = None
+
+    async def _ask(self, batch: list[Starting]) -> None:
+        deliveries = [it.work.delivery for it in batch]
+        fences = self._ownership.fences(it.bucket for it in deliveries)
+        try:
+            found = await self._flow.newest(deliveries, now=self._clock.now(), fences=fences)
+        except Exception as error:
+            if not isinstance(error, LostLeases):
+                log.warning(
+                    "newer events could not be read; the deliveries are tried again",
+                    error=str(error),
+                    exc_info=not isinstance(error, HomingError),
+                )
+                await asyncio.sleep(AGAIN_MS / 1000)
+            for it in batch:
+                self._give_back(it)
+            return
+        self.superseded += len(found)
+        for it in batch:
+            self._send(it, found.get(it.work.delivery.id, it.work))

@@ -1,0 +1,90 @@
+"""Order by key: which delivery of a key may be attempted, and how its times are counted.
+
+Of one subscription and key, the deliveries that are not finished stand in a row. One that is not
+blocked may be attempted; the others are blocked and have a place (``Delivery.order_seq``). Places
+grow in the order of commits, whatever the clocks of the publishing processes say. When none is left
+that is not blocked, the one with the lowest place is unblocked.
+
+While the endpoint is enabled, the time in which a delivery was blocked does not count: its window
+and its lane are counted from the moment at which it was unblocked. While the endpoint is disabled
+or frozen, everything counts from acceptance, as for any other delivery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from zlib import crc32
+
+from msgspec.structs import replace
+
+from homing.errors import FieldProblem
+from homing.model import Delivery, Order, SubscriptionSpec
+
+QUIET_TIMES = 10  # the quiet time that a key waits at most, unless its subscription says how long
+LOCK_CLASSES = 1_024  # of all keys: a batch with many keys needs no more locks of the database
+
+
+def lock_class(subscription_id: int, key: str) -> int:
+    """The class of a key: publish and settle of keys of one class come one after the other."""
+    return crc32(b"%d:%b" % (subscription_id, key.encode())) % LOCK_CLASSES
+
+
+def next_place(delivery_id: int, last: int) -> int:
+    """The place behind the last one; ids grow with time, so it is mostly the delivery's id."""
+    return max(delivery_id, last + 1)
+
+
+def unblocked(delivery: Delivery, *, now: int, enabled: bool, after_drop: bool) -> Delivery:
+    """A blocked delivery that may be attempted from now on.
+
+    If the one before it was dropped, it goes in the retry lane. If its endpoint is not enabled,
+    it is as if it had never been blocked.
+    """
+    if not enabled:
+        return replace(delivery, order_seq=0)
+    return replace(
+        delivery,
+        order_seq=0,
+        unblocked_at=-now if after_drop else now,
+        due_at=now,
+        expires_at=now + delivery.expires_at - delivery.accepted_at - delivery.paused_ms,
+        paused_ms=0,
+    )
+
+
+# --- latest: only the newest event of a key is worth sending -----------------------------------
+
+
+def order_problems(spec: SubscriptionSpec) -> Iterator[FieldProblem]:
+    """Quiet times of a subscription that cannot have them."""
+    if spec.quiet_ms is not None and spec.order is not Order.LATEST:
+        yield FieldProblem("quiet_ms", "needs the order latest: leave it out, or set the order")
+    if spec.max_wait_ms is None:
+        return
+    if spec.quiet_ms is None:
+        yield FieldProblem("max_wait_ms", "needs quiet_ms: leave it out, or give a quiet time")
+    elif spec.max_wait_ms < spec.quiet_ms:
+        yield FieldProblem("max_wait_ms", "must be at least quiet_ms")
+
+
+def longest_wait_ms(spec: SubscriptionSpec) -> int:
+    """How long the first attempt of a key waits for quiet, at most."""
+    quiet_ms = spec.quiet_ms or 0
+    return spec.max_wait_ms if spec.max_wait_ms is not None else QUIET_TIMES * quiet_ms
+
+
+def instead(
+    older: Delivery, newest: Delivery, *, now: int, enabled_since: int | None, failed: bool
+) -> Delivery:
+    """The newest delivery of a key in the place of an older one that is superseded.
+
+    It is due when the older one was, in the same lane: a busy key never starves. If the older one
+    has just failed, it is due at once, in the retry lane. ``enabled_since`` is that of its
+    endpoint, None while that is not enabled.
+    """
+    if enabled_since is None:
+        return unblocked(newest, now=now, enabled=False, after_drop=False)
+    tried = older.attempts or older.replay or older.unblocked_at < 0
+    retry = bool(failed or tried or older.ready_at < enabled_since)
+    free = unblocked(newest, now=now, enabled=True, after_drop=retry)
+    return free if failed else replace(free, due_at=min(older.due_at, now))

@@ -1,0 +1,158 @@
+"""Backfills in the store: the events that a subscription has none of, and steps taken once."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+from msgspec.structs import replace
+
+from homing.errors import Conflict
+from homing.model import Delivery, Finished, Order, Status
+from homing.ports import ReplayFilter, ReplayJob, SettleBatch
+from homing.store.admin import Admin
+from homing.store.tx import Db
+from store.build import NOW, put
+from store.scene import Scene
+from store.test_order import keyed, publish, sent
+
+
+class Past(Scene):
+    """A subscription that is created after some events were published."""
+
+    async def begin(self, order: Order = Order.NONE) -> Past:
+        await super().begin()
+        self.admin = Admin(self.db)
+        self.late = replace(self.make.subscription(self.endpoint), order=order)
+        await put(self.db, subscriptions=[self.late])
+        return self
+
+    def job(self, **more: int) -> ReplayJob:
+        conditions = ReplayFilter(
+            tenant=self.late.tenant,
+            subscription_id=self.late.id,
+            since=0,
+            backfill=True,
+            per_second=10,
+        )
+        number = self.make.id()
+        job = ReplayJob(number, conditions, self.make.now, "running", upto_id=number, after_id=0)
+        return replace(job, **more)
+
+    def delivery(self, event_id: int) -> Delivery:
+        number = self.make.id()
+        return Delivery(
+            id=number,
+            bucket=self.endpoint.bucket,
+            tenant=self.late.tenant,
+            endpoint_id=self.endpoint.id,
+            subscription_id=self.late.id,
+            event_id=event_id,
+            root_id=number,
+            accepted_at=self.make.now,
+            due_at=self.make.now,
+            expires_at=self.make.now + 1_000,
+            replay=True,
+        )
+
+
+async def test_events_that_the_subscription_has_a_delivery_of_are_left_out(db: Db) -> None:
+    scene = await Past(db).begin()
+    none = await scene.deliver(2)
+    both = [scene.make.event(scene.sub, scene.late) for _ in range(2)]
+    await scene.publish(both)
+    mine = both[1].deliveries[1]
+    done = Finished(mine, Status.DELIVERED, None, NOW)
+    await scene.flow.settle(SettleBatch(number=scene.number(), finished=(done,)))
+
+    found, scanned, _, all_seen = await scene.admin.past_events(scene.job(), limit=10)
+
+    assert [it.id for it in found] == [it.event_id for it in none]
+    assert (scanned, all_seen) == (4, True)
+
+
+async def test_a_page_ends_where_the_next_one_begins(db: Db) -> None:
+    scene = await Past(db).begin()
+    rows = await scene.deliver(5)
+    job, seen = scene.job(), list[int]()
+    for _ in range(5):
+        found, _, upto, all_seen = await scene.admin.past_events(job, limit=2)
+        seen += [it.id for it in found]
+        if all_seen:
+            break
+        job = replace(job, after_id=upto)
+    assert seen == [it.event_id for it in rows]
+
+
+async def test_a_step_is_written_once_and_never_doubles_a_delivery(db: Db) -> None:
+    scene = await Past(db).begin()
+    first, second = await scene.deliver(2)
+    job = await scene.admin.save_backfill(scene.job())
+    after = replace(job, after_id=second.event_id, replayed=2, state="done")
+    new = [scene.delivery(first.event_id), scene.delivery(second.event_id)]
+    running = replace(after, after_id=first.event_id, replayed=1, state="running")
+    assert await scene.admin.replay_step(job, after=running, new=new[:1])
+    assert not await scene.admin.replay_step(job, after=running, new=new[:1])
+    again = [scene.delivery(first.event_id), new[1]]
+    assert await scene.admin.replay_step(running, after=after, new=again)
+    found, *_ = await scene.admin.past_events(scene.job(), limit=10)
+    assert found == []
+    stored = await scene.admin.replay_job(job.id)
+    assert stored is not None
+    assert (stored.state, stored.replayed, stored.skipped) == ("done", 1, 1)
+
+
+async def test_one_backfill_of_a_subscription_runs_at_a_time(db: Db) -> None:
+    scene = await Past(db).begin()
+    job = await scene.admin.save_backfill(scene.job())
+    with pytest.raises(Conflict, match="already delivers past events"):
+        await scene.admin.save_backfill(scene.job())
+    await scene.admin.cancel_replay_job(job.id)
+    await scene.admin.save_backfill(scene.job())
+
+
+async def test_events_of_a_clock_that_was_ahead_are_taken_too(db: Db) -> None:
+    scene = await Past(db).begin()
+    scene.make.now += 1_000_000
+    (row,) = await scene.deliver(1)
+    job = await scene.admin.save_backfill(scene.job(upto_id=scene.sub.id))
+    assert job.upto_id >= row.event_id
+    (event,) = await scene.admin.events_whole([row.event_id, 5])
+    assert event.id == row.event_id
+
+
+@pytest.mark.parametrize("newer_is", ["pending", "delivered"])
+@pytest.mark.parametrize("order", [Order.KEY, Order.LATEST])
+async def test_a_newer_event_that_came_meanwhile_keeps_an_older_one_of_its_key_away(
+    db: Db, order: Order, newer_is: str
+) -> None:
+    scene = await Past(db).begin(order)
+    (old,) = await publish(scene, keyed(scene))
+    (other,) = await publish(scene, keyed(scene, "y"))
+    (newer,) = await publish(scene, keyed(scene, sub=scene.late))
+    if newer_is == "delivered":
+        await scene.flow.settle(sent(scene, newer))
+    job = await scene.admin.save_backfill(scene.job())
+    new = [scene.delivery(it.event_id) for it in (old, other)]
+    after = replace(job, after_id=newer.event_id, replayed=2, state="done")
+
+    assert await scene.admin.replay_step(job, after=after, new=new)
+
+    stored = await scene.admin.replay_job(job.id)
+    assert stored is not None
+    left_out = int(order is Order.LATEST)
+    assert (stored.replayed, stored.skipped) == (2 - left_out, left_out)
+
+
+async def test_the_newest_events_of_a_key_are_read_page_by_page(db: Db) -> None:
+    scene = await Past(db).begin()
+    events = await publish(scene, *(keyed(scene, "xy"[n % 2]) for n in range(6)))
+    ids = [it.event_id for it in events if it.order_key == "x"]
+    read = partial(scene.admin.newest_of_key, scene.sub.tenant, "x", from_id=ids[0], limit=2)
+    first = await read(before_id=1 << 62)
+    assert [it.id for it in first] == [ids[2], ids[1]]
+    assert [it.id for it in await read(before_id=ids[1])] == [ids[0]]
+    assert {it.key for it in first} == {"x"}
+    assert (
+        await scene.admin.newest_of_key("other", "x", from_id=0, before_id=1 << 62, limit=9) == []
+    )
