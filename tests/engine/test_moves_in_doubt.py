@@ -1,4 +1,4 @@
-"""Deliveries moved to another URL by a step whose reply was lost are read there."""
+"""Deliveries that move to another URL while the reply to a store operation is lost or late."""
 
 from __future__ import annotations
 
@@ -39,5 +39,34 @@ def test_a_move_whose_reply_was_lost_leaves_nothing_behind() -> None:
         await world.wait(HOUR)
         assert {row.status for row in await world.deliveries()} == {Status.DELIVERED}
         assert other.endpoint_id in world.engine._dispatcher.queues
+
+    live(story)
+
+
+def test_a_url_changed_there_and_back_before_the_reply_to_a_publish_gets_one_request() -> None:
+    async def story(world: World) -> None:
+        subscription = await world.subscribe(URL, "a.b")
+        await world.subscribe(URL, "other.type")
+        await world.publish("other.type")  # Its endpoint is in memory.
+        publish, late = world.flow.publish, True
+
+        async def reply_late(*args: Any, **more: Any) -> Any:
+            nonlocal late
+            result = await publish(*args, **more)
+            if late:
+                late = False
+                await world.wait(SECOND)
+                await world.engine.change(subscription.id, changed(url=OTHER))
+                await world.wait(SECOND)
+                await world.engine.change(subscription.id, changed(url=URL))
+                await world.wait(SECOND)
+            return result
+
+        world.flow.publish = reply_late  # type: ignore[method-assign]
+        await world.publish()
+        await world.publish()
+        await world.wait(HOUR)
+        assert (len(world.hits(OTHER)), len(world.hits(URL))) == (1, 2)
+        assert {row.status for row in await world.deliveries()} == {Status.DELIVERED}
 
     live(story)

@@ -24,10 +24,10 @@ BUGS: dict[str, Change] = {
         "homing.engine.dispatch", "Dispatcher.forget_erased", "queue.put_back()"
     ),
     "a publish whose reply was late is sent from memory": replace(
-        "homing.engine.publish",
-        "Publisher._without_erased",
-        "self._catalog.erased(work.event.tenant) > version",
-        "False",
+        "homing.engine.dispatch",
+        "Dispatcher._unchanged",
+        "max(changed(tenant), erased(tenant)) > version",
+        "changed(tenant) > version",
     ),
     "a probe that was chosen before is sent": replace(
         "homing.engine.probe",

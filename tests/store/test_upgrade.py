@@ -114,6 +114,7 @@ async def write(db: Any, schema: int, url: str) -> None:
         for table, row in rows(schema, url).items():
             marks = ", ".join(f"{sign}{n}" for n, _ in enumerate(row, 1))
             await execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", *row.values())
+        await execute("UPDATE catalog SET version = 1")  # as of the subscription
 
     await db.raw(insert)
     await db.close()

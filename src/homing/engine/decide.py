@@ -99,7 +99,7 @@ class Decision:
     def __init__(self, endpoints: dict[int, Endpoint], core: Core) -> None:
         self._endpoints = endpoints  # working copies, by id
         self._catalog, self._fan_out, self._notices = core.catalog, core.fan_out, core.notices
-        self._people = core.people
+        self._people, self.version = core.people, core.catalog.version
         self._ids, self._options, self._now = core.ids, core.options, core.clock.now()
         self._touched: set[int] = set()
         self.finished: list[Finished] = []

@@ -197,8 +197,13 @@ class Dispatcher:
 
     # --- deliveries that come in, move or go -------------------------------------------------
 
-    def accept(self, works: Iterable[Work]) -> None:
-        """Queue deliveries that were just committed, as far as there is memory for them."""
+    def accept(self, works: Iterable[Work], version: int) -> None:
+        """Queue deliveries that were just committed, as far as there is memory for them.
+
+        ``version`` is that of the catalog when they were made.
+        """
+        if version != self._catalog.version:
+            works = self._unchanged(works, version)
         touched: dict[EndpointQueue, None] = {}
         mine, queues, capacity = self._mine, self.queues, self.capacity
         paused = self._catalog.paused  # Their owners find the rows when they are resumed.
@@ -226,6 +231,21 @@ class Dispatcher:
             else:  # The short form of ``reschedule`` for this case.
                 self._turns[_FRESH].add(queue.endpoint.tenant, queue, queue.rank)
                 self._pump_soon()
+
+    def _unchanged(self, works: Iterable[Work], version: int) -> list[Work]:
+        """Leave deliveries to the store whose tenant has changed since this version.
+
+        A change of URL may have moved them, and they may be finished there or erased by now.
+        """
+        kept: list[Work] = []
+        changed, erased = self._catalog.changed, self._catalog.erased
+        for work in works:
+            tenant = work.event.tenant
+            if max(changed(tenant), erased(tenant)) > version:
+                self.left_in_store(work.delivery)
+            else:
+                kept.append(work)
+        return kept
 
     def blocked(self, deliveries: Iterable[Delivery]) -> None:
         """Note that the store has deliveries that wait for others of their key.

@@ -433,7 +433,7 @@ class Operator:
         starts = await self._flow.endpoints([endpoint_id])
         if not starts:
             raise NotFound
-        seen, now = starts[0].endpoint, self._clock.now()
+        seen, now, version = starts[0].endpoint, self._clock.now(), self._catalog.version
         enabling = state is State.ENABLED
         verdict = (health.enable if enabling else health.freeze)(seen.health, now=now)
         endpoint = msgspec.structs.replace(
@@ -476,7 +476,7 @@ class Operator:
         if for_people:
             self.on_people_notices()
         for new in notices:
-            self._dispatcher.accept(Work(delivery, new.event) for delivery in new.deliveries)
+            self._dispatcher.accept([Work(it, new.event) for it in new.deliveries], version)
         return written
 
     # --- deliveries --------------------------------------------------------------------------

@@ -89,7 +89,7 @@ class Publisher:
         self.accepted = 0
         self.superseded = 0
         self.publish_latency = Histogram(SHORT_S, per_second=1_000)
-        self.on_accepted: Callable[[list[Work]], None]
+        self.on_accepted: Callable[[list[Work], int], None]  # with the catalog's version
         self.on_pulled: Callable[[set[int]], None]
         self.on_blocked: Callable[[list[Delivery]], None]  # they wait for others of their key
         self.on_commit: Callable[[bool], None]
@@ -268,7 +268,7 @@ class Publisher:
                 self._tracing.published(new, called_at=waiting.since, commit_at=began, now=now)
             _report(waiting, _one_each(result, waiting.index))
         works = self._without_blocked(works, results)
-        self.on_accepted(self._without_erased(works, version))
+        self.on_accepted(works, version)
 
     def _wake_readers(self, events: list[NewEvent]) -> None:
         if self._catalog.pulled:
@@ -285,18 +285,6 @@ class Publisher:
         self.on_blocked([it.delivery for it in works if it.delivery.id in blocked])
         self.superseded += sum(it.superseded for it in receipts)
         return [it for it in works if it.delivery.id not in blocked]
-
-    def _without_erased(self, works: list[Work], version: int) -> list[Work]:
-        """Leave deliveries to the store that may have been erased since this version."""
-        if version == self._catalog.version:
-            return works
-        kept: list[Work] = []
-        for work in works:
-            if self._catalog.erased(work.event.tenant) > version:
-                self.on_unconfirmed(work.delivery.endpoint_id)
-            else:
-                kept.append(work)
-        return kept
 
     async def _write(
         self, group: list[_Waiting]

@@ -83,7 +83,7 @@ class Settler:
         self.delivery_latency = Histogram(LONG_S, per_second=1_000)
         self.recent = Recent(after=core.ids.take(core.clock.now()))
         self.late = 0  # outcomes dropped because their bucket had gone to another process
-        self.on_accepted: Callable[[list[Work]], None]
+        self.on_accepted: Callable[[list[Work], int], None]  # with the catalog's version
         self.on_lost: Callable[[frozenset[int]], None]
         self._retry: asyncio.Event | None = None  # set: a batch is tried again
         self.on_behind: Callable[[DatabaseBehind], None] = lambda _: None  # commits were lost
@@ -228,6 +228,7 @@ class Settler:
 
     async def _set_one_gone(self, before: Subscription, attempt: CompletedAttempt) -> None:
         core, now = self._core, self._clock.now()
+        version = core.catalog.version
         endpoint = self._dispatcher.queues[attempt.endpoint_id].endpoint
         subscription = set_gone(before, now=now)
         notice = core.notices.gone(endpoint, subscription.id, now=now)
@@ -249,7 +250,7 @@ class Settler:
             await core.catalog.refresh()
             raise
         # Before the catalog is read, which may fail: the change is written.
-        self.on_accepted([Work(delivery, notice.event) for delivery in notice.deliveries])
+        self.on_accepted([Work(it, notice.event) for it in notice.deliveries], version)
         if for_people:
             self.on_people_notices()
         self.on_gone()
@@ -352,7 +353,7 @@ class Settler:
         pending = [row for row in batch.waiting if row.id not in left]
         self._dispatcher.settled(Settled(items, batch.endpoints, decision.enabled, pending))
         for new in batch.notices:
-            self.on_accepted([Work(delivery, new.event) for delivery in new.deliveries])
+            self.on_accepted([Work(it, new.event) for it in new.deliveries], decision.version)
         if batch.for_people:
             self.on_people_notices()
         for delivery in result.unblocked:
