@@ -10,7 +10,7 @@ export PYTHON
 # Tests start hundreds of processes: each would compile all modules again, for half a second.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup run test lint unit chromium pgbouncer libfaketime nginx tinyproxy bench profile chaos security mutation simulate fleet rolling pythons release deploy-check docs lock clean
+.PHONY: help setup run test lint unit long chromium pgbouncer libfaketime nginx tinyproxy bench profile chaos security mutation simulate fleet rolling pythons release deploy-check docs lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -51,6 +51,9 @@ lint: setup  ## check style, types and the order of imports between packages
 
 unit: setup chromium pgbouncer libfaketime nginx tinyproxy  ## run the tests without the checks
 	$(BIN)/pytest -n 4 --dist worksteal
+
+long: setup chromium pgbouncer libfaketime nginx tinyproxy  ## run the tests that `make test` leaves out because they take long
+	$(BIN)/pytest -n 4 --dist worksteal -m long
 
 # Some tests use programs that PyPI does not have. As root on Debian they are installed; elsewhere the tests are skipped.
 chromium:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from acceptance.killing import kill_again_and_again
 from chaos.broken import build
 
@@ -19,6 +21,7 @@ def test_eight_kills_under_load_lose_nothing(tmp_path: Path) -> None:
     assert 0 < toll.duplicated <= toll.unsettled
 
 
+@pytest.mark.long
 def test_a_build_that_acknowledges_before_the_commit_is_found(tmp_path: Path) -> None:
     broken = (str(Path(__file__).with_name("acks_early.py")),)
     toll = asyncio.run(kill_again_and_again(tmp_path, kills=5, argv=broken))
@@ -26,6 +29,7 @@ def test_a_build_that_acknowledges_before_the_commit_is_found(tmp_path: Path) ->
     assert toll.lost > 0
 
 
+@pytest.mark.long
 def test_a_build_that_settles_late_is_found(tmp_path: Path) -> None:
     late = build("settles_late")
     toll = asyncio.run(kill_again_and_again(tmp_path, kills=2, argv=late, long_every=1))

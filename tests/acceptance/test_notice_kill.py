@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from acceptance.notice_killing import kill_with_notices
 from chaos.broken import build
 
@@ -18,6 +20,7 @@ def test_a_few_kills_leave_one_record_for_each_transition_and_target(tmp_path: P
     assert toll.bad == 0, toll
 
 
+@pytest.mark.long
 def test_a_build_that_writes_records_after_the_commit_is_found(tmp_path: Path) -> None:
     toll = asyncio.run(kill_with_notices(tmp_path, kills=3, argv=build("reports_later")))
     print(toll)

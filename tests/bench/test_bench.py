@@ -96,6 +96,7 @@ def test_the_cost_of_payload_fields_is_also_a_ratio_to_a() -> None:
     assert found == {"c/a": [4.0], "q/c": [0.5], "q/a": [2.0]}
 
 
+@pytest.mark.long
 def test_payload_fields_are_indexed_and_searched(tmp_path: Path) -> None:
     path = tmp_path / "figures.json"
     argv = ["-m", "bench.run", "--quick", "--only", "c,q", "--scale", "0.05", "--json", str(path)]
@@ -118,6 +119,7 @@ def test_payload_fields_are_indexed_and_searched(tmp_path: Path) -> None:
     assert figures["limits"]["q search p99"]["value"] == q["details"]["search_p99_ms"]
 
 
+@pytest.mark.long
 def test_a_saturated_server_and_a_fan_out_leave_their_figures(tmp_path: Path) -> None:
     path = tmp_path / "figures.json"
     argv = ["-m", "bench.run", "--quick", "--only", "n,o,s", "--scale", "0.02", "--json", str(path)]

@@ -17,6 +17,7 @@ from chaos.syscalls import kill_at_every_call
 from chaos.upgrading import upgrade_over_kills
 
 
+@pytest.mark.long
 async def test_a_power_cut_at_any_point_loses_nothing_acknowledged_and_leaves_nothing_half() -> (
     None
 ):
@@ -36,6 +37,7 @@ async def test_a_build_that_syncs_less_is_found(synchronous: str) -> None:
     assert toll.lost > 0
 
 
+@pytest.mark.long
 async def test_a_disk_that_fails_at_any_operation_costs_nothing_but_time() -> None:
     toll = await sweep(steps=10, seed=2, every=11)
     print(toll)
@@ -50,6 +52,7 @@ async def test_a_build_that_takes_a_failed_commit_for_a_commit_is_found() -> Non
     assert toll.lost > 0
 
 
+@pytest.mark.long
 async def test_one_id_published_by_many_at_once_over_kills_is_one_event(tmp_path: Path) -> None:
     toll = await publish_the_same(tmp_path, ids=3, copies=100, kills=2, seed=3)
     print(toll)
@@ -80,6 +83,7 @@ async def test_a_disk_that_fills_up_and_has_space_again_needs_no_restart(tmp_pat
     assert toll.refused > 0
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 async def test_a_kill_at_a_write_a_sync_a_send_or_a_connect_loses_nothing(tmp_path: Path) -> None:
     toll = await kill_at_every_call(tmp_path, events=10, seed=5, most=2)

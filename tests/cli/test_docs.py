@@ -97,7 +97,7 @@ class Reader:
                 "No errors found.",
             ),
         ),
-        (
+        pytest.param(
             "tutorial/transactional-outbox.md",
             (
                 "The outbox is installed.",
@@ -109,12 +109,13 @@ class Reader:
                 "No rows are waiting.",
                 "invoice.paid",
             ),
+            marks=pytest.mark.long,
         ),
         (
             "howto/back-up-and-restore.md",
             ("Backed up homing-data/homing.db to homing-backup.db", "to restored/homing.db"),
         ),
-        (
+        pytest.param(
             "howto/pause-deliveries-during-maintenance.md",
             (
                 "Paused: the deliveries of sub_",
@@ -124,6 +125,7 @@ class Reader:
                 "Enabled (was frozen)",
                 "0 deliveries would be replayed",
             ),
+            marks=pytest.mark.long,
         ),
         (
             "howto/deliver-past-events-to-a-new-subscription.md",
@@ -133,7 +135,7 @@ class Reader:
             "howto/use-a-client-certificate.md",
             ('"status":"delivered"', "'subject': 'CN=homing', 'issuer': 'CN=my authority'"),
         ),
-        (
+        pytest.param(
             "howto/develop-a-workfront-integration.md",
             (
                 '"version":"v2"}',
@@ -149,6 +151,7 @@ class Reader:
                 '"disabled_at":null',
                 "Down for the weekend",
             ),
+            marks=pytest.mark.long,
         ),
     ],
 )

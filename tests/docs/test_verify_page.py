@@ -8,7 +8,9 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,6 +37,12 @@ HOW_ED25519 = {  # the python that runs the tests has cryptography
 }
 
 
+def params(languages: Iterable[str]) -> list[Any]:
+    """Each language; the compiler of Go takes longest."""
+    marks = {"go": [pytest.mark.long]}
+    return [pytest.param(it, marks=marks.get(it, [])) for it in languages]
+
+
 def program(language: str, part: str) -> str:
     """The last program of a part of the page in this language."""
     found = re.findall(rf"```{language}\n(.*?)```", part, re.DOTALL)
@@ -46,7 +54,7 @@ def test_the_page_shows_just_these_languages() -> None:
     assert set(re.findall(r"```(\w+)", ED25519)) == {*HOW_ED25519, "sh"}
 
 
-@pytest.mark.parametrize("language", HOW_ED25519)
+@pytest.mark.parametrize("language", params(HOW_ED25519))
 def test_a_program_for_ed25519_takes_the_right_signature_and_refuses_others(
     language: str, tmp_path: Path
 ) -> None:
@@ -83,7 +91,7 @@ def test_a_program_for_ed25519_takes_the_right_signature_and_refuses_others(
     assert ends_with(hmac) == 1
 
 
-@pytest.mark.parametrize("language", HOW)
+@pytest.mark.parametrize("language", params(HOW))
 def test_a_program_takes_the_right_signature_and_refuses_others(
     language: str, tmp_path: Path
 ) -> None:

@@ -36,21 +36,31 @@ def test_people_and_subscriptions_are_warned_once_for_each_number_of_days() -> N
     async def story(world: World) -> None:
         await target(world)
         await world.subscribe(HEARS, "homing.certificate.*")
-        sub = await world.subscribe(URL, "a.*", **a_certificate(world, days=40))
+        sub = await world.subscribe(URL, "a.*", **a_certificate(world, days=9))
         days: list[list[int]] = []
-        for _ in range(45):
+        for _ in range(12):
             await world.wait(DAY)
             days.append([it["days"] for it in heard(world)])
-        assert days[8] == []
-        assert days[11] == [30]
-        assert days[32] == [30]
-        assert days[34] == [30, 7]
-        assert days[40] == days[44] == [30, 7, 1, 0]
+        assert days[0] == []  # The moment of thirty days was before it was set.
+        assert days[3] == days[6] == [7]
+        assert days[9] == days[11] == [7, 1, 0]
         first = heard(world)[0]
         assert first["url"] == URL == sub.url
         assert first["subject"] == "CN=homing"
         assert "expires on" in first["explanation"]
-        assert told(world) == [["certificate"]] * 4
+        assert told(world) == [["certificate"]] * 3
+
+    live(story)
+
+
+def test_nobody_is_warned_more_than_thirty_days_ahead() -> None:
+    async def story(world: World) -> None:
+        await world.subscribe(HEARS, "homing.certificate.*")
+        await world.subscribe(URL, "a.*", **a_certificate(world, days=31.5))
+        await world.wait(DAY)
+        assert heard(world) == []
+        await world.wait(DAY)
+        assert [it["days"] for it in heard(world)] == [30]
 
     live(story)
 

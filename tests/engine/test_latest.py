@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from typing import Any
 
 from engine.outages import OUTAGES, STRICT, Net
 from engine.test_order import OTHER, RETRY_MS, URL, failing, number, numbers, publish
-from engine.world import HOUR, MINUTE, SECOND, Reply, World, always, balanced, changed, live
+from engine.world import (
+    HOUR,
+    MINUTE,
+    SECOND,
+    Reply,
+    World,
+    always,
+    balanced,
+    changed,
+    failing_with,
+    live,
+)
 from homing.engine.options import EngineOptions
-from homing.model import Decided, Order, State, Status
+from homing.model import Decided, Failure, Order, State, Status
 from homing.policy.admission import EventDraft
 from homing.policy.outage import OutageState
 
@@ -248,3 +260,29 @@ def test_a_sender_outage_ends_although_all_that_waits_has_the_order_latest() -> 
         await net.unharmed()
 
     live(story, STRICT)
+
+
+def test_a_timeout_while_newer_events_are_searched_for_leaves_one_slot() -> None:
+    async def story(world: World) -> None:
+        await world.subscribe(URL, order=Order.LATEST)
+        for n in range(40):  # Successes give the endpoint more slots.
+            await publish(world, f"first {n}", n)
+            await world.settled()
+        world.sender.scripts[URL] = failing_with(Failure.TIMEOUT, latency_ms=SECOND)
+        await publish(world, "times out", 40)
+        await world.wait(10)
+        newest = world.flow.newest
+
+        async def slow(*args: Any, **more: Any) -> Any:
+            await world.wait(2 * SECOND)
+            return await newest(*args, **more)
+
+        world.flow.newest = slow  # type: ignore[method-assign]
+        await world.engine.publish(
+            [EventDraft("default", "a.b", b"1", order_key=f"then {n}") for n in range(5)]
+        )
+        before = len(world.hits())
+        await world.wait(2_500)
+        assert len(world.hits()) - before == 1
+
+    live(story)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from engine.world import DAY, HOUR, MINUTE, SECOND, Reply, World, always, balanced, changed, live
 from homing.engine.options import EngineOptions
-from homing.errors import Conflict
+from homing.errors import Conflict, StoreUnavailable
 from homing.model import Reason, State, Status
 from homing.policy.health import HealthRules
 from homing.ports.flow import DueAsk
@@ -300,6 +302,26 @@ def test_deleting_a_paused_subscription_cancels_its_deliveries() -> None:
         row = await world.only_delivery()
         assert (row.status, row.reason) == (Status.CANCELLED, Reason.SUBSCRIPTION_DELETED)
         assert world.hits() == []
+
+    live(story)
+
+
+def test_what_waits_of_a_deleted_subscription_is_cancelled_however_old_it_is() -> None:
+    async def story(world: World) -> None:
+        sub = await world.subscribe(A)
+        await world.engine.freeze(sub.endpoint_id, by="a person")
+        await world.publish()
+        await world.engine.pause(sub.id)
+        await world.wait(3 * DAY)  # Without the pause its window would have ended.
+
+        async def unavailable(*_: Any, **__: Any) -> Any:
+            raise StoreUnavailable
+
+        world.engine._core.admin.run_cleanup_job = unavailable  # type: ignore[method-assign]
+        await world.engine.unsubscribe(sub.id)
+        await world.wait(2 * HOUR)  # The search for expired deliveries finds it first.
+        row = await world.only_delivery()
+        assert (row.status, row.reason) == (Status.CANCELLED, Reason.SUBSCRIPTION_DELETED)
 
     live(story)
 

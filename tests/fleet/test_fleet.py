@@ -6,10 +6,13 @@ import asyncio
 import tempfile
 from pathlib import Path
 
+import pytest
+
 from fleet.run import SHORT, run, say
 from postgres import Server, fast_folder
 
 
+@pytest.mark.long
 def test_a_fleet_lives_through_kills_stops_and_restarts(tmp_path: Path) -> None:
     """On a server of its own: it is crashed, and others must not notice."""
     with tempfile.TemporaryDirectory(prefix="homing-fleet-", dir=fast_folder()) as place:

@@ -51,7 +51,7 @@ def disorder(arrivals: list[Arrival]) -> list[tuple[Arrival, Arrival]]:
     return found
 
 
-@pytest.mark.parametrize("order", ["key", "none"])
+@pytest.mark.parametrize("order", ["key", pytest.param("none", marks=pytest.mark.long)])
 async def test_a_key_stays_in_order_while_a_process_stops_and_starts(
     postgres: Server, tmp_path: Path, order: str
 ) -> None:

@@ -53,6 +53,7 @@ def files_in_source(package: str) -> set[str]:
     return {str(it.relative_to(root)) for it in found if it.parent.name != "__pycache__"}
 
 
+@pytest.mark.long
 def test_a_release_has_every_file_of_the_source_with_metadata_checksums_and_an_sbom(
     release: dict[str, Path],
 ) -> None:

@@ -19,12 +19,16 @@ import copy
 import difflib
 import importlib
 import inspect
+import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FunctionType
+from typing import Any
+
+import pytest
 
 import homing
 from homing.store.statements import statements
@@ -152,6 +156,12 @@ def planted(changes: tuple[Change, ...]) -> Iterator[None]:
         for change in changes:
             stack.enter_context(change.made())
         yield
+
+
+def some_in_every_run(names: Iterable[str]) -> list[Any]:
+    """The names as parameters of a test: two are in every run, the others in ``make long``."""
+    every = set(itertools.islice(names, 2))
+    return [pytest.param(it, marks=[] if it in every else pytest.mark.long) for it in names]
 
 
 # --- finding a function ----------------------------------------------------------------------

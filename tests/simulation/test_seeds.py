@@ -35,6 +35,7 @@ ONCE_FAILED = [(it, False, why) for it, why in REGRESSIONS.items() if it not in 
 ONCE_FAILED += [(it, True, why) for it, why in FLEET_REGRESSIONS.items() if it not in FLEET_FIRST]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("seed", "fleet", "why"), ONCE_FAILED)
 def test_a_seed_that_once_failed_holds(seed: int, fleet: bool, why: str) -> None:
     verdict = run_seed(seed, DELIVERIES, fleet=fleet)
@@ -42,7 +43,7 @@ def test_a_seed_that_once_failed_holds(seed: int, fleet: bool, why: str) -> None
     assert verdict.violation is None, f"{why}\n{verdict.report()}"
 
 
-@ALONE_OR_FLEET
+@pytest.mark.parametrize("fleet", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_the_same_seed_gives_the_same_trace_in_another_process(*, fleet: bool) -> None:
     root = Path(__file__).resolve().parents[2]
     path = os.pathsep.join([str(root / "src"), str(root / "tests")])

@@ -105,6 +105,7 @@ def test_an_outage_of_seven_hours_loses_nothing() -> None:
     assert [line.after for line in states(example("seven-hour-outage"))] == ["disabled", "enabled"]
 
 
+@pytest.mark.long
 def test_a_slow_receiver_leaves_its_neighbour_alone() -> None:
     each = summarize(example("slow-receiver")).endpoints
     assert each["slow"].disabled_ms > 0
@@ -112,12 +113,14 @@ def test_a_slow_receiver_leaves_its_neighbour_alone() -> None:
     assert (each["quick"].late.count, each["quick"].pending) == (0, 0)
 
 
+@pytest.mark.long
 def test_a_flapping_receiver_stays_enabled() -> None:
     counted = figures("flapping-receiver")
     assert states(example("flapping-receiver")) == []
     assert counted.delivered == counted.accepted
 
 
+@pytest.mark.long
 def test_a_dead_url_is_disabled_and_then_frozen() -> None:
     assert [(line.after, line.rule) for line in states(example("dead-url"))] == [
         ("disabled", "consecutive_failures"),

@@ -150,6 +150,7 @@ def _ended_well(place: str, tombs: Path) -> bool:
     return True
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
 def test_an_upgrade_that_is_killed_at_every_statement_leaves_no_plaintext(
     dialect: Dialect, postgres: Server, tmp_path: Path

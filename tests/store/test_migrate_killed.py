@@ -14,6 +14,7 @@ from store.killed import connect, migrated
 from store.test_migrate import assert_whole
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
 def test_a_process_may_be_killed_at_every_statement_of_every_migration(
     dialect: Dialect, postgres: Server, tmp_path: Path
