@@ -246,6 +246,24 @@ def test_after_a_change_of_url_the_newest_goes_to_the_new_one() -> None:
     live(story)
 
 
+def test_a_newer_event_goes_after_all_that_were_accepted_without_an_order() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(200, latency_ms=SECOND)
+        subscription = await world.subscribe(URL)
+        await world.engine.freeze(subscription.endpoint_id, by="me")
+        await publish(world, "x", 0, 1, 2)
+        await world.engine.change(subscription.id, changed(order=Order.LATEST))
+        await publish(world, "x", 3)
+        await world.engine.enable(subscription.endpoint_id, by="me")
+        await world.wait(MINUTE)
+        assert numbers(world)[-1] == 3
+        *others, last = world.hits()
+        assert last >= max(others) + SECOND
+        await balanced(world)
+
+    live(story)
+
+
 def test_a_sender_outage_ends_although_all_that_waits_has_the_order_latest() -> None:
     async def story(world: World) -> None:
         net = Net(world)

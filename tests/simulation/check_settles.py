@@ -94,7 +94,7 @@ class SettleChecks:
         self._newest: set[int] = set()
         for number in batch.latest:
             older = reference.deliveries[number]
-            newest = reference.order.newest_of(older) if number not in result.gone else None
+            newest = reference.order.instead_of(older) if number not in result.gone else None
             reference.must(
                 (number in result.superseded) == (newest is not None),
                 "latest",

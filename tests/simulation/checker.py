@@ -248,7 +248,8 @@ class Checker(Watch):
         for row in deliveries:
             older = reference.deliveries[row.id]
             work = result.get(row.id)
-            wanted = reference.order.newest_of(older) if older.status == "pending" else None
+            pending = older.status == "pending"
+            wanted = reference.order.instead_of(older) if pending else None
             found = None if work is None else work.delivery.id
             reference.must(
                 found == wanted,

@@ -77,6 +77,14 @@ class OrderModel:
         waiting = [it for it in self.line(delivery).blocked if it not in self.replays]
         return waiting[-1] if waiting else None
 
+    def instead_of(self, delivery: DeliveryModel) -> int | None:
+        """The newest event of its key, if nothing else of the key may be attempted.
+
+        Several may if they were accepted while there was no order; the newest goes after them.
+        """
+        line = self.line(delivery)
+        return None if line.held or line.free != {delivery.id} else self.newest_of(delivery)
+
     def before(self, delivery: DeliveryModel) -> list[int]:
         """The blocked deliveries of its key before it."""
         blocked = self.line(delivery).blocked

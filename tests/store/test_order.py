@@ -90,6 +90,22 @@ async def test_without_an_order_nothing_is_blocked_but_later_ones_wait_for_it(db
     assert [it.id for it in result.unblocked] == [waiting.id]
 
 
+async def test_the_newest_waits_for_all_that_were_accepted_without_an_order(db: Db) -> None:
+    scene = await Scene(db).begin()
+    free = await publish(scene, *(keyed(scene, order=False) for _ in range(3)))
+    (newest,) = await publish(scene, keyed(scene))
+
+    assert not await scene.flow.newest(free, now=LATER)
+    await scene.flow.settle(sent(scene, free[0]))
+    await Admin(db).cancel_delivery(free[1].id, now=LATER)
+    assert not await scene.flow.newest([free[2]], now=LATER)  # The other may be in flight.
+    await scene.flow.settle(sent(scene, free[1]))
+
+    found = await scene.flow.newest(free, now=LATER)
+
+    assert {older: work.delivery.id for older, work in found.items()} == {free[2].id: newest.id}
+
+
 async def test_the_end_of_a_delivery_unblocks_the_next_one_of_its_key(db: Db) -> None:
     scene = await Scene(db).begin()
     first, second, third = await publish(scene, *(keyed(scene) for _ in range(3)))

@@ -77,9 +77,9 @@ async def after_failure(
 async def _swap(
     tx: Tx, deliveries: Sequence[Delivery], *, now: int, node: int, failed: bool
 ) -> list[Swapped]:
-    older = {key_of(it): it for it in deliveries}
-    found = await tx.many("latest_newest", list(older))
-    swaps = [(older[key_of(it)], it, row[-1]) for row in found for it in (rows.pending(row),)]
+    older = {it.id: it for it in deliveries}
+    found = await tx.many("latest_newest", [(it.id, *key_of(it)) for it in older.values()])
+    swaps = [(older[row[0]], rows.pending(row[2:]), row[1]) for row in found]
     gone = {
         row[0]: rows.pending(row)
         for row in await tx.many("latest_remove", [(one.id,) for one, _, _ in swaps])

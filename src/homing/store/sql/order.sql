@@ -109,23 +109,39 @@ DELETE FROM key_release WHERE delivery_id = ANY(:ids::bigint[])
 RETURNING subscription_id, order_key;
 
 -- name: latest_newest [sqlite]
--- The newest blocked delivery of each key that is no replay, with the time since which its
--- endpoint is enabled, NULL if it is not.
-SELECT {pending:p}, CASE e.state WHEN 'enabled' THEN e.enabled_since END FROM pending p LEFT JOIN endpoint e ON e.id = p.endpoint_id
+-- The newest blocked delivery of the key of each of these that is no replay, with the time since
+-- which its endpoint is enabled, NULL if it is not. None while the key has another that is not
+-- blocked, from a time without an order: then the newest would go before it.
+SELECT :id, CASE e.state WHEN 'enabled' THEN e.enabled_since END, {pending:p}
+FROM pending p LEFT JOIN endpoint e ON e.id = p.endpoint_id
 WHERE p.subscription_id = :subscription_id AND p.order_key = :order_key AND p.order_seq > 0
 AND p.replay = 0
+AND NOT EXISTS (
+    SELECT 1 FROM pending q
+    WHERE q.subscription_id = :subscription_id AND q.order_key = :order_key AND q.order_seq = 0
+    AND q.id <> :id)
+AND NOT EXISTS (
+    SELECT 1 FROM key_release r WHERE r.subscription_id = :subscription_id AND r.order_key = :order_key)
 ORDER BY p.order_seq DESC LIMIT 1;
 
 -- name: latest_newest [postgres]
-SELECT {pending:p}, CASE e.state WHEN 'enabled' THEN e.enabled_since END
-FROM unnest(:subscription_id::bigint[], :order_key::text[]) AS it (subscription_id, order_key)
+SELECT it.id, CASE e.state WHEN 'enabled' THEN e.enabled_since END, {pending:p}
+FROM unnest(:id::bigint[], :subscription_id::bigint[], :order_key::text[])
+    AS it (id, subscription_id, order_key)
 CROSS JOIN LATERAL (
     SELECT * FROM pending q
     WHERE q.subscription_id = it.subscription_id AND q.order_key = it.order_key AND q.order_seq > 0
     AND q.replay = 0
     ORDER BY q.order_seq DESC LIMIT 1
 ) AS p
-LEFT JOIN endpoint e ON e.id = p.endpoint_id;
+LEFT JOIN endpoint e ON e.id = p.endpoint_id
+WHERE NOT EXISTS (
+    SELECT 1 FROM pending q
+    WHERE q.subscription_id = it.subscription_id AND q.order_key = it.order_key AND q.order_seq = 0
+    AND q.id <> it.id)
+AND NOT EXISTS (
+    SELECT 1 FROM key_release r
+    WHERE r.subscription_id = it.subscription_id AND r.order_key = it.order_key);
 
 -- name: latest_remove [sqlite]
 DELETE FROM pending WHERE id = :id RETURNING {pending};
