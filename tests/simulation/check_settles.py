@@ -62,16 +62,17 @@ class SettleChecks:
             else:
                 self._waiting(row)
                 self._not_gone(memory, row)
-        self._unblocked(batch, result)
+        self._unblocked(memory, batch, result)
         for endpoint in batch.endpoints:
             compare_endpoint(reference, endpoint, memory)
         change = Change(memory.life, reference.clock(), by_person=False)
         compare_changes(reference, marks, batch.transitions, batch.notices, change)
         return True
 
-    def _unblocked(self, batch: SettleBatch, result: SettleResult) -> None:
+    def _unblocked(self, memory: Memory, batch: SettleBatch, result: SettleResult) -> None:
         """Each finished delivery lets the next one of its key go, and nothing else does."""
         reference = self._reference
+        self._asks_for_newer(memory, batch, result)
         self._after_failures(batch, result)
         ended = [reference.deliveries[it.delivery.id] for it in batch.finished]
         ended = [it for it in ended if it.key]
@@ -87,6 +88,21 @@ class SettleChecks:
         newest = {it.id for it in result.unblocked} & self._newest
         others = [it for it in result.unblocked if it.id not in newest]
         self.next_ones(keys, others, dropped=dropped)
+
+    def _asks_for_newer(self, memory: Memory, batch: SettleBatch, result: SettleResult) -> None:
+        """Nothing is retried while a newer event of its key waits, if only the newest is wanted."""
+        reference, waiting = self._reference, {it.id for it in batch.waiting} - result.gone
+        for number in waiting & {it.delivery_id for it in batch.attempts} - set(batch.latest):
+            older, flight = reference.deliveries[number], memory.flights.get(number)
+            sub = reference.subs[older.subscription_id].now
+            if flight is None or flight.version != sub.version or sub.order.value != "latest":
+                continue  # Its process may not have known that only the newest is wanted.
+            newest = reference.order.instead_of(older) if older.key else None
+            reference.must(
+                newest is None,
+                "latest",
+                lambda it=number, by=newest: f"{name(it)} is retried, and {by} waits",  # type: ignore[misc]
+            )
 
     def _after_failures(self, batch: SettleBatch, result: SettleResult) -> None:
         """What failed is superseded if a newer event of its key waits, and that one goes."""
@@ -115,7 +131,7 @@ class SettleChecks:
         retry = retry or older.ready < endpoint.enabled_since
         self.unblocked(newest, at=at, after_drop=retry)
         if not failed and endpoint.state == "enabled":
-            newest.due = newest.due_latest = min(older.due, at)
+            newest.due, newest.due_latest = min(older.due, at), min(older.due_latest, at)
 
     def superseded_before(self, newest: DeliveryModel) -> None:
         """All that wait before the newest delivery of a key are superseded."""

@@ -29,7 +29,12 @@ from homing.ports import (
 from homing.ports.erasures import Erasable
 from homing.sim.world import Hit, Watch
 from simulation.check_requests import RequestChecks
-from simulation.check_settles import SettleChecks, compare_changes, compare_endpoint
+from simulation.check_settles import (
+    SettleChecks,
+    compare_changes,
+    compare_delivery,
+    compare_endpoint,
+)
 from simulation.guard_settings import is_address
 from simulation.health_model import DeliveryModel
 from simulation.order_model import key_of
@@ -223,7 +228,9 @@ class Checker(Watch):
             if waits and head.due > now:
                 longest = sub.max_wait_ms or 10 * quiet_ms
                 due = max(head.due, min(now + quiet_ms, head.accepted_at + longest))
-                head.due = head.due_latest = due
+                if head.due > self.reference.clock():  # Else it may have begun by now.
+                    head.due = due
+                head.due_latest = due
 
     def _superseded_at_once(self, request: Sequence[NewEvent]) -> None:
         """A publish supersedes all that wait before the newest of their keys."""
@@ -262,8 +269,16 @@ class Checker(Watch):
                 "latest",
                 lambda it=row.id: f"{name(it)} is in flight, and was superseded",  # type: ignore[misc]
             )
-            if found is not None and found == wanted:
-                self._settle_checks.swapped(older, found, at=now, failed=False)
+            if row.id not in memory.taken:  # A probe does not wait until it is due.
+                early = older.attempts == 0 and now < older.ready  # Its clock was set back.
+                reference.must(
+                    now >= older.due or early or older.status != "pending",
+                    "S8",
+                    lambda it=older, at=now: f"{name(it.id)} begins {it.due - at} ms early",  # type: ignore[misc]
+                )
+            if work is not None and found == wanted:
+                self._settle_checks.swapped(older, work.delivery.id, at=now, failed=False)
+                compare_delivery(reference, work.delivery, reference.deliveries[work.delivery.id])
 
     def _told_newest(self, memory: Memory, _: Any, *, result: dict[int, Work], **more: Any) -> None:
         del more
@@ -880,6 +895,8 @@ class Checker(Watch):
         reference, sub = self.reference, self.reference.subs[row.subscription_id]
         if sub.deleted or row.event_id in reference.erased_events:
             return  # The store leaves it out.
+        if sub.now.order.value == "latest" and reference.is_outdated(row.event_id, sub):
+            return  # The same: a newer event of its key was published since it was looked for.
         fact, must = reference.facts[row.event_id], reference.must
         had = [it.id for it in reference.of_event(row.event_id) if it.subscription_id == sub.id]
         must(not had, "backfill", lambda: f"{name(row.id)} doubles {name(had[0])}")

@@ -216,4 +216,9 @@ FOUND = {
     "a replay supersedes events": 27,
     "a publish supersedes nothing": 11,
     "what is superseded is missing in the ledger": 67,
+    "a delivery that failed is retried although a newer event waits": 171,
+    "a newer event does not take the place of the older one": 27,
+    "a key does not wait for quiet when a newer event comes": 19,
+    "a sender outage sends no canaries of the newest events": 139,
+    "a backfill makes every event of a key although only the newest is wanted": 203,
 }
