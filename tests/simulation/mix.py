@@ -457,9 +457,21 @@ def draw_fleet(seed: int, deliveries: int) -> Mix:
         return _with_pauses(mix, Random(f"paused fleet {seed}"))
     if seed % 8 == 3:
         mix = _with_keys(mix, Random(f"keys of fleet {seed}"))
+        # Requests of a former owner may take longer than its lease.
+        mix = replace(mix, deadlines_ms=(None, 30 * SECOND))
     if seed % 16 == 13:
-        return _obeying(mix, Random(f"receivers of fleet {seed}"))
+        return _with_late_410s(_obeying(mix, Random(f"receivers of fleet {seed}")))
     return mix
+
+
+def _with_late_410s(mix: Mix) -> Mix:
+    """A 410 often comes to a process that is stopped, and its subscription is activated again."""
+    return replace(
+        mix,
+        actions=(*mix.actions, *("activate",) * 10),
+        actions_per_hour=900,
+        rates=replace(mix.rates, pauses_per_hour=90),
+    )
 
 
 def _with_guard_changes(mix: Mix, rng: Random) -> Mix:

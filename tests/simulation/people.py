@@ -340,12 +340,17 @@ class People:
         return True
 
     async def _describe(self) -> bool:
-        """Change a subscription with an attempt in flight, and nothing that matters for it."""
+        """Change a subscription with an attempt in flight, and nothing that matters for it.
+
+        Best just before a 410.
+        """
+        reference = self._reference
         for _ in range(1_000):
-            if self._reference.flights or self.over:
+            if any(map(reference.gets_410, reference.flights.values())) or self.over:
                 break
             await asyncio.sleep(0.1)
-        flights = sorted(self._reference.flights)
+        flights = [it for it, flight in reference.flights.items() if reference.gets_410(flight)]
+        flights = sorted(flights or reference.flights)
         deliveries = (self._reference.deliveries[it] for it in flights)
         for number in sorted({it.subscription_id for it in deliveries})[:5]:
             sub = self._reference.subs[number]
@@ -376,6 +381,13 @@ class People:
                 await self._ask(partial(Engine.freeze, endpoint_id=frozen, by=FREEZES))
             await asyncio.sleep(0.1)
         return False
+
+    async def _activate(self) -> bool:
+        """Activate all whose receivers have said that they are gone."""
+        gone = [it for it in self._reference.subs.values() if it.gone and not it.deleted]
+        for sub in gone:
+            await self._change(sub.now, active=True)
+        return bool(gone)
 
     async def _verify(self) -> bool:
         unproved = [it for it in self._reference.subs.values() if it.unproved and not it.deleted]

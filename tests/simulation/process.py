@@ -6,6 +6,7 @@ A supervisor starts it again after a while, as systemd would; a start can be int
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from random import Random
 
 from homing.errors import HomingError
@@ -15,7 +16,7 @@ from simulation.health_model import HOUR, MINUTE
 from simulation.lives import Crashed
 from simulation.machine import FleetLoop, Machine
 from simulation.mix import Mix
-from simulation.reference import Reference
+from simulation.reference import Fact, Flight, Reference
 
 _DAY = 24 * HOUR
 STEPS_MS = (-_DAY, -HOUR, -10 * MINUTE, -2 * MINUTE, 2 * MINUTE, 10 * MINUTE, HOUR, _DAY)
@@ -32,7 +33,9 @@ class Process:
         self._offset_ms = 0
         self._steps = Random(f"steps {mix.seed}")
         self._paused = False
+        self._publishes: list[asyncio.Future[None]] = []
         self.over = False
+        self.publish_about: Callable[[Fact], Coroutine[None, None, None]]  # about the same key
 
     async def start(self) -> None:
         """Try until it runs."""
@@ -128,16 +131,44 @@ class Process:
     async def pauses(self) -> None:
         """As by SIGSTOP: for a moment, or beyond its lease."""
         while await self._at_rate(self._mix.rates.pauses_per_hour):
+            long = self._rng.random() < 0.7 if self._world.up else False
+            if long and (self._mix.gone or self._mix.keys):
+                await self._worst_moment()
             if not self._world.up:
                 continue
             loop, life = asyncio.get_running_loop(), self._world.life
             assert isinstance(loop, FleetLoop)
-            long = self._rng.random() < 0.7
             self._faults.fire("long_pause" if long else "pause")
             self._paused = True
             loop.stop_life(life)
+            if long and self._mix.keys:
+                self._publish_more()
             await asyncio.sleep(self._rng.uniform(1, 3) * LEASE_MS / 1000 if long else 1)
             self._reference.say(f"machine {self._world.number} goes on")
             self._reference.lives[life.number].resumed_at = self._reference.clock()
             self._paused = False
             loop.go_on(life)
+
+    async def _worst_moment(self) -> None:
+        """Until it has an attempt in flight that may do harm if it goes on late; not for long."""
+        for _ in range(200):
+            if self._harmful() or self.over:
+                return
+            await asyncio.sleep(0.1)
+
+    def _harmful(self) -> list[Flight]:
+        """Attempts in flight whose response is a 410, or whose key is kept in order."""
+        reference = self._reference
+        flights = reference.memories[self._world.number].flights.values()
+        return [
+            it
+            for it in flights
+            if reference.gets_410(it)
+            or (it.finished_at is None and reference.deliveries[it.delivery_id].ordered)
+        ]
+
+    def _publish_more(self) -> None:
+        """Another process may take these keys over, and must not go on with them too soon."""
+        deliveries = [self._reference.deliveries[it.delivery_id] for it in self._harmful()]
+        facts = [self._reference.facts[it.event_id] for it in deliveries if it.ordered]
+        self._publishes += [asyncio.ensure_future(self.publish_about(it)) for it in facts]

@@ -14,7 +14,7 @@ from simulation.checker import Checker
 from simulation.lives import Crashed
 from simulation.machine import Machine, pick
 from simulation.mix import Mix
-from simulation.reference import EARLIER, LATER
+from simulation.reference import EARLIER, LATER, Fact
 
 TYPES = ("order.created", "order.paid", "order.item.added", "user.made", "order")
 
@@ -61,6 +61,11 @@ class Publishers:
     async def publish(self, draft: EventDraft) -> None:
         """Publish this one, again and again until it is answered, or given up."""
         await self._until_told([draft])
+
+    async def about(self, fact: Fact) -> None:
+        """Publish another event of a key, of the same type."""
+        draft = msgspec.structs.replace(self._draft(), tenant=fact.tenant, type=fact.type)
+        await self._until_told([msgspec.structs.replace(draft, order_key=fact.about)])
 
     async def publish_batch(self, drafts: list[EventDraft]) -> None:
         """The same with several."""

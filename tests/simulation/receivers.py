@@ -108,6 +108,7 @@ class Receivers:
         self._egress = None if mix.egress is None else EgressFaults(mix, mix.egress, fire=fire)
         self._words = Random(f"words {mix.seed}")
         self.proved: Callable[[str], None] = lambda _url: None  # its receiver returns a challenge
+        self.says_gone: Callable[[Hit], None] = lambda _hit: None  # its response will be a 410
         self.healed = False
         self.calm = False  # all is well for a while
         self.cut: str | None = None  # so we are cut off
@@ -156,6 +157,7 @@ class Receivers:
             return Reply(code=self._rng.choice((200, 202, 204)), latency_ms=self._latency())
         if self._mix.gone and self._words.random() < self._mix.gone:
             self._fire("receiver_410")
+            self.says_gone(hit)
             return Reply(code=410, latency_ms=self._words.choice((3, 900, 900)))
         self._fire(f"receiver_{trouble}")
         return self._bad(hit, trouble)

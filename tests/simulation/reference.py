@@ -301,6 +301,7 @@ class Reference(Findings):
     causes: CausesModel = field(default_factory=CausesModel)
     order: OrderModel = field(default_factory=OrderModel)
     echoed: set[str] = field(default_factory=set)  # URLs that have returned a challenge
+    gone_replies: set[tuple[int, str, int]] = field(default_factory=set)  # requests that get a 410
     streams: Streams = field(init=False)  # of subscriptions without a URL
 
     @property
@@ -324,6 +325,10 @@ class Reference(Findings):
             for number, flight in memory.flights.items()
             if self.is_current(flight)
         }
+
+    def gets_410(self, flight: Flight) -> bool:
+        """Whether its response is on its way, and is a 410."""
+        return flight.finished_at is None and request_of(flight.hit) in self.gone_replies
 
     def owner_of(self, bucket: int) -> tuple[int | None, int]:
         """The member that owns a bucket, and since which epoch; alone, every life is an epoch."""
@@ -488,6 +493,11 @@ class Reference(Findings):
         outage_checks.begin_life(memory)
         for endpoint_id in self.endpoints:
             self.learn(memory, endpoint_id)
+
+
+def request_of(hit: Hit) -> tuple[int, str, int]:
+    """What names a request: the life of its process, its delivery, its number."""
+    return hit.life, hit.delivery, hit.number
 
 
 def value_at(data: bytes, path: str) -> str | int | None:

@@ -37,7 +37,7 @@ from simulation.process import Process
 from simulation.publishers import Publishers
 from simulation.readers import Readers, Streams
 from simulation.receivers import Receivers
-from simulation.reference import Reference
+from simulation.reference import Reference, request_of
 from simulation.slow_names import ResolvingSender, SlowNames
 from simulation.tokens import AuthorizingSender, Tokens
 
@@ -98,6 +98,7 @@ class Seed:
         )
         self.receivers.tenant_of = self._tenant_of
         self.receivers.proved = self.reference.echoed.add
+        self.receivers.says_gone = lambda hit: self.reference.gone_replies.add(request_of(hit))
         self.names: SlowNames | None = None
         if mix.slow_names is not None:
             self.names = SlowNames(mix, self._rng("names"), reference=reference, fire=faults.fire)
@@ -117,6 +118,8 @@ class Seed:
         self.people = People(*ask, self._rng("people"), checker, faults.fire)
         self.publishers = Publishers(*ask, self._rng("publishers"), checker, faults.fire)
         self.people.meanwhile = self.publishers.meanwhile
+        for process in self.processes:
+            process.publish_about = self.publishers.about
         self.erasing = Erasing(*ask, self._rng("erasing"), reference, faults.fire)
         self.readers = Readers(*ask, self._rng("readers"), reference, faults.fire)
         self.overdue = Overdue(first, reference, faults)
