@@ -55,6 +55,7 @@ REPORT_EVERY_MS = 60_000
 ENABLES, FREEZES = "ann", "bob"  # who does what
 START_SLACK_MS = 1_000  # between a start as seen from outside and from inside
 LEASE_MS = 9_000
+STEP_WITHIN_MS = 5_000  # of a job, from its decision to its commit
 
 
 class MachineWitness:
@@ -900,8 +901,7 @@ class Checker(Watch):
         fact, must = reference.facts[row.event_id], reference.must
         had = [it.id for it in reference.of_event(row.event_id) if it.subscription_id == sub.id]
         must(not had, "backfill", lambda: f"{name(row.id)} doubles {name(had[0])}")
-        known = memory.catalog.get(sub.id, sub.now)
-        same = known == sub.now and not memory.may_not_know(sub.changed, at=reference.clock())
+        same = self._was_known(memory, sub, self.backfills[job.id][1])
         must(
             not same or sub.matches(*fact.for_whom),
             "backfill",
@@ -930,6 +930,13 @@ class Checker(Watch):
         about = about_of(reference, fact) if same else None
         made.append(self._delivery(memory, row, about))
         reference.say(f"made {name(row.id)} for a past event")
+
+    def _was_known(self, memory: Memory, sub: Sub, since: int) -> bool:
+        """Whether a step of a job that began then was decided with the subscription as it is."""
+        now, changed = self.reference.clock(), sub.changed
+        known = memory.catalog.get(sub.id, sub.now) == sub.now
+        known = known and (sub.responded or not memory.may_not_know(changed, at=now))
+        return known and (changed.at <= since or changed.at + STEP_WITHIN_MS <= now)
 
     # --- erasures ----------------------------------------------------------------------------
 

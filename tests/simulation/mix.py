@@ -128,6 +128,7 @@ class Mix:
     challenged: float = 0  # the part of the subscriptions that need a proof
     readers: int = 0  # of subscriptions without a URL
     keys: int = 0  # that events have; 0: none has one
+    unkeyed: float = 0.1  # where there are keys: the part of the events without one
     ordered: float = 0  # the part of the subscriptions that have an order by key
     latest: float = 0  # of these, the part that wants only the newest event of a key
     guard_changes: int = 0  # times that the process is started with other settings of the guard
@@ -269,7 +270,10 @@ def _with_keys(mix: Mix, rng: Random) -> Mix:
     actions = (*mix.actions, "change_order") if rng.random() < 0.5 else mix.actions
     keys, ordered = rng.choice((1, 2, 5, 20)), rng.choice((0.5, 0.8, 1.0))
     latest = rng.choice((0.0, 0.5, 1.0))
-    return replace(mix, keys=keys, ordered=ordered, latest=latest, actions=actions)
+    mix = replace(mix, keys=keys, ordered=ordered, latest=latest, actions=actions)
+    if mix.cuts and latest == 1.0:  # What waits in an outage are newest events, and nothing else.
+        return replace(mix, ordered=1.0, unkeyed=0)
+    return mix
 
 
 def _with_erasures(mix: Mix, rng: Random) -> Mix:

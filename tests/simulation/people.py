@@ -115,7 +115,8 @@ class People:
             draft = msgspec.structs.replace(draft, verification=Verification.CHALLENGE)
         if self._orders.random() < self._mix.ordered:
             draft = msgspec.structs.replace(draft, **self._order())
-        await self._ask(lambda engine: engine.subscribe(draft))
+        created = await self._ask(lambda engine: engine.subscribe(draft))
+        self._known(created.id)
         if draft.filters == FILTERS:
             self._fire("person_filters")
 

@@ -142,7 +142,7 @@ class Publishers:
     def _key(self) -> str | None:
         """One of few keys, in a run that has keys."""
         keys = self._mix.keys
-        if not keys or self._keys.random() < 0.1:
+        if not keys or self._keys.random() < self._mix.unkeyed:
             return None
         return f"object {self._keys.randint(1, keys)}"
 
