@@ -117,7 +117,9 @@ class RequestChecks:
             self._probe(memory, hit, endpoint)
         else:
             self._ordinary(memory, hit, delivery, endpoint, known)
-            self._slots(memory, endpoint, lane)
+            # The newest of a key takes the lane of an older one, which a clock set back may change.
+            if not (reference.clock_jumped and delivery.ordered):
+                self._slots(memory, endpoint, lane)
         memory.outage_checks.sent(probe=probe)
         if lane == "fresh" and reference.alone:  # Processes do not wait for each other.
             self._in_order(memory, delivery, endpoint)
@@ -418,6 +420,8 @@ class RequestChecks:
     def _slots(self, memory: Memory, endpoint: EndpointModel, lane: str) -> None:
         reference, options = self._reference, self._reference.mix.options
         flying = [it for it in self._flying(memory) if it.lane == lane and it.holds_slot]
+        if reference.clock_jumped:
+            flying = [it for it in flying if not reference.deliveries[it.delivery_id].ordered]
         most = options.fresh_slots if lane == "fresh" else options.retry_slots
         reference.must(
             len(flying) < most, "S13", lambda: f"{len(flying) + 1} {lane} attempts at once"
