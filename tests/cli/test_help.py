@@ -13,7 +13,17 @@ from homing.cli.arguments import read_seconds
 from homing.cli.errors import Usage
 from homing.cli.output import ago, plain, span
 
-HEAVY = ("asyncio", "rich.console", "structlog", "starlette", "apsw", "asyncpg", "homing_client")
+HEAVY = (
+    "asyncio",
+    "rich.console",
+    "structlog",
+    "starlette",
+    "apsw",
+    "asyncpg",
+    "cryptography",
+    "homing.app",
+    "homing_client",
+)
 
 
 def test_help_is_there_at_once() -> None:

@@ -8,8 +8,7 @@ from ipaddress import ip_network
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from homing.app.people import PeopleOptions
-from homing.policy.people import read_rule
+from homing.policy.people import PeopleOptions, read_rule
 from homing.ports.audit import AuditFilter
 from homing.web.asgi import asgi_app
 from web.browse import Browser, text

@@ -9,10 +9,10 @@ import structlog
 from msgspec import Struct
 
 from homing.app.access import ADMINS, Caller
-from homing.app.people import PeopleOptions
 from homing.app.simulation import Simulate
 from homing.model import Target, Verification
 from homing.policy.networks import Network
+from homing.policy.people import PeopleOptions
 from homing.policy.quota import Quota
 from homing.policy.reach import REFUSED
 

@@ -10,24 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from ipaddress import IPv6Address
 
-from msgspec import Struct
-
 from homing.app.access import Caller
 from homing.errors import Forbidden
-from homing.policy.networks import Network
-from homing.policy.people import PersonRule, is_name, read_groups, rule_of
+from homing.policy.people import PeopleOptions, is_name, read_groups, rule_of
 from homing.policy.reach import read_address
 
 HeaderLines = Sequence[tuple[bytes, bytes]]
-
-
-class PeopleOptions(Struct, frozen=True):
-    """Which headers name a person, from which addresses, and what the person may do."""
-
-    user_header: str = ""  # empty: no proxy names people
-    groups_header: str = ""
-    networks: tuple[Network, ...] = ()
-    rules: tuple[PersonRule, ...] = ()
 
 
 class People:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from homing.policy.keys import Role
+from homing.policy.networks import Network
 
 NAME_CHARS_MAX = 200
 GROUPS_MAX = 200
@@ -38,6 +39,15 @@ class PersonRule(Struct, frozen=True):
             return self.who.removeprefix(GROUP).casefold() in {it.casefold() for it in groups}
         form = ".*".join(map(re.escape, self.who.casefold().split("*")))
         return re.fullmatch(form, person.casefold()) is not None
+
+
+class PeopleOptions(Struct, frozen=True):
+    """Which headers name a person, from which addresses, and what the person may do."""
+
+    user_header: str = ""  # empty: no proxy names people
+    groups_header: str = ""
+    networks: tuple[Network, ...] = ()
+    rules: tuple[PersonRule, ...] = ()
 
 
 def read_rule(text: str) -> PersonRule | None:

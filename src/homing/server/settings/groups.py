@@ -14,12 +14,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct, field
 
-from homing.app.people import PeopleOptions
 from homing.policy.egress import NO_FILES, IdentityPaths, Proxy
 from homing.policy.health import HealthRules
 from homing.policy.networks import Network
 from homing.policy.payload_fields import FIELDS_MAX
-from homing.policy.people import RULE_FORM, read_rule
+from homing.policy.people import RULE_FORM, PeopleOptions, read_rule
 from homing.policy.presets import PRESETS, WORKFRONT
 from homing.policy.quota import Quota
 from homing.policy.reach import Reach
