@@ -23,12 +23,9 @@ from typing import Any, Protocol, overload
 import msgspec
 from msgspec import Struct
 
-_POSTGRES = (
-    "SELECT homing_publish(CAST({type} AS text), CAST({data} AS text), CAST({id} AS text),"
-    " CAST({tenant} AS text), CAST(CAST({time} AS text) AS timestamptz))"
-)
+_POSTGRES = "SELECT homing_publish({arguments})"
 _SQLITE = "INSERT INTO homing_outbox ({columns}) VALUES ({marks}) RETURNING coalesce(id, made_id)"
-_NAMES = ("type", "data", "id", "tenant", "time")
+_NAMES = ("type", "data", "id", "tenant", "time", "key")  # in the order of homing_publish()
 
 
 class AsyncConnection(Protocol):
@@ -46,6 +43,7 @@ def publish(
     id: str | None = None,
     tenant: str | None = None,
     time: str | datetime | None = None,
+    key: str | None = None,
 ) -> Awaitable[str]: ...
 
 
@@ -58,6 +56,7 @@ def publish(
     id: str | None = None,
     tenant: str | None = None,
     time: str | datetime | None = None,
+    key: str | None = None,
 ) -> str: ...
 
 
@@ -69,12 +68,14 @@ def publish(
     id: str | None = None,  # noqa: A002
     tenant: str | None = None,
     time: str | datetime | None = None,
+    key: str | None = None,
 ) -> str | Awaitable[str]:
     """Write the event into the outbox, in the current transaction of ``conn``; returns its id.
 
     ``data`` is any value that msgspec writes as JSON; ``msgspec.Raw`` is sent byte for byte. The
     database refuses what Homing would refuse (a wrong type or id, more than 1 MiB) with the
-    driver's own error. Without ``id`` a new one is made; ``time`` defaults to now.
+    driver's own error. Without ``id`` a new one is made; ``time`` defaults to now. ``key`` is the
+    object that the event is about, by which subscriptions may ask for order.
     """
     values: Mapping[str, str | None] = {
         "type": type,
@@ -82,6 +83,7 @@ def publish(
         "id": id,
         "tenant": tenant,
         "time": _time(time),
+        "key": key,
     }
     return _write(conn, _Statement(values))
 
@@ -104,31 +106,34 @@ class _Statement(Struct, frozen=True):
 
     def positional(self, vendor: str, mark: str) -> tuple[str, list[str | None]]:
         """With positional parameters; ``mark`` may contain ``{}`` for the parameter's number."""
-        if vendor == "postgresql":
-            marks = {name: mark.format(place) for place, name in enumerate(_NAMES, 1)}
-            return _POSTGRES.format_map(marks), [self.values[name] for name in _NAMES]
-        if vendor == "sqlite":
-            names = self._given()
-            text = _SQLITE.format(
-                columns=", ".join(names),
-                marks=", ".join(mark.format(place) for place, _ in enumerate(names, 1)),
-            )
-            return text, [self.values[name] for name in names]
-        raise TypeError(f"the outbox supports PostgreSQL and SQLite, not {vendor}")
+        names = self._names(vendor)
+        marks = {name: mark.format(place) for place, name in enumerate(names, 1)}
+        return _text(vendor, marks), [self.values[name] for name in names]
 
     def named(self, vendor: str) -> tuple[str, dict[str, str | None]]:
         """With ``:name`` parameters."""
-        if vendor == "postgresql":
-            return _POSTGRES.format_map({name: f":{name}" for name in _NAMES}), dict(self.values)
-        _, values = self.positional(vendor, "?")
-        names = self._given()
-        marks = ", ".join(f":{name}" for name in names)
-        text = _SQLITE.format(columns=", ".join(names), marks=marks)
-        return text, dict(zip(names, values, strict=True))
+        names = self._names(vendor)
+        marks = {name: f":{name}" for name in names}
+        return _text(vendor, marks), {name: self.values[name] for name in names}
 
-    def _given(self) -> list[str]:
-        """The columns to name: on SQLite the table's defaults fill in the others."""
-        return [name for name in _NAMES if self.values[name] is not None]
+    def _names(self, vendor: str) -> list[str]:
+        """The values to give: on SQLite the table's defaults fill in the others.
+
+        A key that is None is left out everywhere: an outbox of an older version takes none.
+        """
+        needed = ("type", "data", "id", "tenant", "time") if vendor == "postgresql" else ()
+        return [name for name in _NAMES if name in needed or self.values[name] is not None]
+
+
+def _text(vendor: str, marks: Mapping[str, str]) -> str:
+    """The statement, with the mark of each parameter by its name; raises TypeError."""
+    if vendor == "postgresql":
+        casts = {name: f"CAST({mark} AS text)" for name, mark in marks.items()}
+        casts["time"] = f"CAST({casts['time']} AS timestamptz)"
+        return _POSTGRES.format(arguments=", ".join(casts.values()))
+    if vendor == "sqlite":
+        return _SQLITE.format(columns=", ".join(marks), marks=", ".join(marks.values()))
+    raise TypeError(f"the outbox supports PostgreSQL and SQLite, not {vendor}")
 
 
 def _write(conn: Any, statement: _Statement) -> str | Awaitable[str]:

@@ -44,3 +44,18 @@ def test_rows_that_wait_are_counted_and_late_ones_are_worth_a_look(tmp_path: Pat
     (check,) = check_outbox(_settings(tmp_path))
     assert check.status is CheckStatus.WARNING
     assert "no relay publishes them" in check.sentence
+
+
+def test_a_table_from_before_keys_is_worth_a_look_until_it_is_upgraded(tmp_path: Path) -> None:
+    before = Path(__file__).parents[1] / "outbox/before_keys/install.sqlite.sql"
+    with sqlite3.connect(tmp_path / "shop.db") as shop:
+        shop.executescript(before.read_text())
+    shop.close()
+    (check,) = check_outbox(_settings(tmp_path))
+    assert check.status is CheckStatus.WARNING
+    assert "no column for the keys" in check.sentence
+    assert "homing outbox install" in check.advice
+
+    install_sqlite(tmp_path / "shop.db")
+    (check,) = check_outbox(_settings(tmp_path))
+    assert check.status is CheckStatus.OK

@@ -12,10 +12,12 @@ pytestmark = pytest.mark.anyio
 
 # SQLite takes any bytes as text; what is in a row, as SQL, and the field that is refused.
 BAD = {
-    "data not UTF-8": ("'a'", "CAST(x'22ff22' AS TEXT)"),
-    "data with a NUL": ("'a'", "CAST(x'310032' AS TEXT)"),
-    "type with a NUL": ("CAST(x'6100' AS TEXT)", "'1'"),
-    "type not UTF-8 behind a NUL": ("CAST(x'6100ff' AS TEXT)", "'1'"),
+    "data not UTF-8": ("'a'", "CAST(x'22ff22' AS TEXT)", "NULL"),
+    "data with a NUL": ("'a'", "CAST(x'310032' AS TEXT)", "NULL"),
+    "type with a NUL": ("CAST(x'6100' AS TEXT)", "'1'", "NULL"),
+    "type not UTF-8 behind a NUL": ("CAST(x'6100ff' AS TEXT)", "'1'", "NULL"),
+    "key not UTF-8": ("'a'", "'1'", "CAST(x'61ff' AS TEXT)"),
+    "key with a NUL": ("'a'", "'1'", "CAST(x'6100' AS TEXT)"),
 }
 
 
@@ -24,10 +26,9 @@ async def test_a_row_that_is_no_text_does_not_stop_the_others(sqlite_app: str, h
     async with target(how) as homing:
         with application(sqlite_app) as one:
             one.publish("a", "1", id="first")
-            for name, (kind, data) in BAD.items():
-                key = name.replace(" ", "-")
-                sql = f"INSERT INTO homing_outbox (id, type, data) VALUES ('{key}', {kind}, {data})"
-                one.run(sql)
+            for name, values in BAD.items():
+                row = ", ".join((f"'{name.replace(' ', '-')}'", *values))
+                one.run(f"INSERT INTO homing_outbox (id, type, data, key) VALUES ({row})")
             one.publish("a", r'"\u0000"', id="last")
             await homing.drain(sqlite_app)
         assert await homing.data("first") == b"1"

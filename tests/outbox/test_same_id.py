@@ -49,6 +49,11 @@ class Target:
         row = await self._views.event(key, tenant=tenant)
         return None if row is None else row.event.data
 
+    async def key(self, event: str) -> str | None:
+        """The key of an event, which names the object that the event is about."""
+        row = await self._views.event(event, tenant="default")
+        return None if row is None else row.event.order_key
+
 
 @contextlib.asynccontextmanager
 async def target(how: str) -> AsyncIterator[Target]:

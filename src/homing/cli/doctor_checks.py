@@ -394,6 +394,10 @@ def _outbox(stats: OutboxStats) -> Check:
     if stats.oldest_ms > OUTBOX_LATE_MS:
         advice = "Is a server with outbox_url, or `homing relay`, running?"
         return Check("outbox", WARNING, f"{waiting}: no relay publishes them.", advice)
+    if not stats.has_keys:
+        sentence = "The table is of an older version: it has no column for the keys of events."
+        advice = "Run `homing outbox install` again: it adds the column and keeps all rows."
+        return Check("outbox", WARNING, sentence, advice)
     return Check("outbox", OK, f"{waiting}." if stats.waiting else "No rows are waiting.")
 
 

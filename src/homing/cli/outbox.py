@@ -45,8 +45,9 @@ def install(
 ) -> None:
     """Create the table homing_outbox and the function homing_publish in a database.
 
-    Running it again changes nothing. With --notify, every commit that publishes briefly takes a
-    lock on the whole database, as NOTIFY does; with --no-notify the relay finds rows by polling.
+    Running it again keeps all rows, and upgrades the outbox of an older version. With --notify,
+    every commit that publishes briefly takes a lock on the whole database, as NOTIFY does; with
+    --no-notify the relay finds rows by polling.
     """
     import asyncio
 
@@ -91,6 +92,11 @@ def status(
         )
     else:
         out.print("No rows are waiting.")
+    if not stats.has_keys:
+        out.print(
+            "The table has no column for the keys of events; `homing outbox install` adds it.",
+            style="yellow",
+        )
     if not refused:
         return
     out.print(f"{counted(stats.refused, 'row')} refused permanently; the oldest:", style="red")

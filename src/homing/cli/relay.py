@@ -123,6 +123,7 @@ def publish_through(client: AsyncHoming) -> PublishRows:
                 id=row.id,
                 tenant=row.tenant,
                 time=row.time,
+                key=row.key,
             )
             for row in rows
         ]

@@ -19,6 +19,7 @@ class OutboxRow(Struct, frozen=True, gc=False):
     type: str
     data: bytes
     time: str | None
+    key: str | None = None  # the object that the event is about
 
 
 class RefusedRow(Struct, frozen=True):
@@ -45,6 +46,7 @@ class OutboxStats(Struct, frozen=True):
     waiting: int = 0
     refused: int = 0
     oldest_ms: int = 0  # how long the oldest row has waited, by that database's clock
+    has_keys: bool = True  # False: a table of an older version, which takes no keys
 
 
 class RowsRefused(Exception):

@@ -38,4 +38,8 @@ def _event(row: OutboxRow) -> dict[str, object]:
         "type": row.type,
         "data": Raw(row.data),
     }
-    return event if row.time is None else {**event, "time": row.time}
+    if row.time is not None:
+        event["time"] = row.time
+    if row.key is not None:
+        event["key"] = row.key
+    return event

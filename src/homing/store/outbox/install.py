@@ -23,14 +23,29 @@ _NOTIFY = "    PERFORM pg_notify('homing_outbox', '');\n"
 _POSTGRES_LOCK = "SELECT pg_advisory_xact_lock(7239140561)"
 
 
+# SQLite cannot add a column only where it is missing.
+_UPGRADE_NOTE = "\n-- A table of an older version, without the column key, is upgraded by:\n"
+_HAS_KEYS = "SELECT 1 FROM pragma_table_info('homing_outbox') WHERE name = 'key'"
+
+
 def install_text(dialect: Dialect, *, notify: bool = True) -> str:
-    """The SQL that installs the outbox; running it again changes nothing."""
-    text = (files("homing.store.outbox") / f"install.{dialect}.sql").read_text(encoding="utf-8")
+    """The SQL that installs the outbox; running it again keeps the rows.
+
+    On PostgreSQL it upgrades an older outbox as well. On SQLite a comment has the statement.
+    """
+    text = _read(f"install.{dialect}.sql")
+    if dialect == "sqlite":
+        upgrade = _read("upgrade.sqlite.sql").splitlines()
+        return text + _UPGRADE_NOTE + "".join(f"-- {line}\n" for line in upgrade)
     return text if notify else text.replace(_NOTIFY, "")
 
 
+def _read(name: str) -> str:
+    return (files("homing.store.outbox") / name).read_text(encoding="utf-8")
+
+
 async def install_postgres(dsn: str, *, notify: bool) -> None:
-    """Install in one transaction; raises StoreUnavailable."""
+    """Install or upgrade in one transaction; raises StoreUnavailable."""
     try:
         connection = await connect(dsn)
         try:
@@ -44,13 +59,18 @@ async def install_postgres(dsn: str, *, notify: bool) -> None:
 
 
 def install_sqlite(path: Path) -> None:
-    """Install in one transaction, in a new file if there is none. Raises StoreUnavailable."""
+    """Install or upgrade in one transaction, in a new file if there is none.
+
+    Raises StoreUnavailable.
+    """
     try:
         connection = apsw.Connection(str(path))
         try:
             connection.set_busy_timeout(5_000)
             with connection:
                 connection.execute(install_text("sqlite"))
+                if not connection.execute(_HAS_KEYS).fetchall():
+                    connection.execute(_read("upgrade.sqlite.sql"))
         finally:
             connection.close()
     except apsw.Error as error:

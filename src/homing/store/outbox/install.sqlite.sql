@@ -1,5 +1,5 @@
--- The outbox of Homing: what is inserted here (type, data, and if you like id, tenant, time) is
--- published by the relay once the transaction around it has committed. SQLite has no functions of
+-- The outbox of Homing: what is inserted here (type, data, and if you like id, tenant, time, key)
+-- is published by the relay once the transaction around it has committed. SQLite has no functions of
 -- its own, so the table itself checks. Running this again changes nothing that is there.
 
 CREATE TABLE IF NOT EXISTS homing_outbox (
@@ -27,6 +27,11 @@ CREATE TABLE IF NOT EXISTS homing_outbox (
         CHECK (time IS NULL OR (julianday(time) IS NOT NULL AND date(substr(time, 1, 10)) = substr(time, 1, 10) AND
             (time GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]T[0-9][0-9]:[0-9][0-9]:[0-9][0-9]*Z'
              OR time GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]T[0-9][0-9]:[0-9][0-9]:[0-9][0-9]*[+-][0-9][0-9]:[0-9][0-9]'))),
+    key        TEXT                      -- the object that the event is about; NULL: none
+        CONSTRAINT "key must be 1 to 128 bytes of printable text (UTF-8), without a space at its beginning or end"
+        CHECK (key IS NULL OR (typeof(key) = 'text' AND length(CAST(key AS BLOB)) BETWEEN 1 AND 128
+            AND key NOT GLOB '*[' || char(1) || '-' || char(31) || char(127) || ']*'
+            AND key NOT GLOB ' *' AND key NOT GLOB '* ')),
     created_at INTEGER NOT NULL          -- Unix milliseconds
         DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)),
     refused_at INTEGER,                  -- Homing refused it for good …

@@ -26,21 +26,26 @@ _CONNECT_WITHIN_S = 5
 _STATEMENT_WITHIN_S = 30
 
 _BEGIN = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '60s'"
-_TAKE = """
-    SELECT number, id, tenant, type, data, time FROM (
+# A table from before keys has no such column. A name that the innermost query does not know is
+# looked up in the query around it, where ``absent`` has it. So one statement reads both tables, and
+# a relay that runs while the table is upgraded never publishes a row without its key.
+_KEY = "(SELECT key FROM (SELECT it.*) whole)"
+_ROWS = "homing_outbox it CROSS JOIN (SELECT CAST(NULL AS text) AS key) absent"
+_TAKE = f"""
+    SELECT number, id, tenant, type, data, time, key FROM (
         SELECT *, sum(octet_length(data)) OVER (ORDER BY number) AS upto FROM (
-            SELECT number, id, tenant, type, data, time FROM homing_outbox
-            WHERE refused_at IS NULL ORDER BY number LIMIT $1 FOR UPDATE SKIP LOCKED
+            SELECT number, id, tenant, type, data, time, {_KEY} AS key FROM {_ROWS}
+            WHERE refused_at IS NULL ORDER BY number LIMIT $1 FOR UPDATE OF it SKIP LOCKED
         ) found
     ) counted
     WHERE upto <= $2 OR upto = octet_length(data) ORDER BY number
-"""
+"""  # noqa: S608
 # Few rows, by the index of waiting rows: those that other relays have locked, and perhaps some that
 # were committed a moment ago.
-_BEFORE = """
-    SELECT number, tenant, id FROM homing_outbox
+_BEFORE = f"""
+    SELECT number, tenant, id, {_KEY} FROM {_ROWS}
     WHERE refused_at IS NULL AND number < $1 AND number <> ALL($2::bigint[])
-"""
+"""  # noqa: S608
 _REMOVE = "DELETE FROM homing_outbox WHERE number = ANY($1::bigint[])"
 _REFUSE = """
     UPDATE homing_outbox SET refused_at = clock_timestamp(), reason = it.reason
@@ -54,7 +59,9 @@ _STATS = """
             SELECT 1 FROM homing_outbox WHERE refused_at IS NOT NULL LIMIT $1) r),
         (SELECT (extract(epoch FROM clock_timestamp() - min(created_at)) * 1000)::bigint FROM (
             SELECT created_at FROM homing_outbox WHERE refused_at IS NULL ORDER BY number LIMIT 100
-        ) oldest)
+        ) oldest),
+        EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'homing_outbox'::regclass
+                AND attname = 'key' AND NOT attisdropped)
 """
 _REFUSED = """
     SELECT number, id, tenant, type, (extract(epoch FROM refused_at) * 1000)::bigint,
@@ -94,8 +101,8 @@ class PostgresOutbox:
 
     async def stats(self) -> OutboxStats:
         async with self._work() as connection:
-            waiting, refused, oldest_ms = await connection.fetchrow(_STATS, COUNTED + 1)
-            return OutboxStats(waiting, refused, max(oldest_ms or 0, 0))
+            waiting, refused, oldest_ms, has_keys = await connection.fetchrow(_STATS, COUNTED + 1)
+            return OutboxStats(waiting, refused, max(oldest_ms or 0, 0), has_keys)
 
     async def refused(self, *, limit: int) -> list[RefusedRow]:
         async with self._work() as connection:
@@ -165,21 +172,40 @@ class PostgresOutbox:
 
 
 def _row(found: Sequence[Any]) -> OutboxRow:
-    number, key, tenant, kind, data, time = found
-    return OutboxRow(number, key, tenant, kind, data.encode(), time)
+    number, event_id, tenant, kind, data, time, key = found
+    return OutboxRow(number, event_id, tenant, kind, data.encode(), time, key)
 
 
 async def _in_turn(connection: Any, rows: list[OutboxRow]) -> list[OutboxRow]:
-    """The rows without those whose id is also in an earlier row that another relay has locked."""
+    """The rows that wait for no earlier row: those that another relay has locked come first.
+
+    A row waits for an earlier one with its id, of which only the first is the event, and for an
+    earlier one with its key, so that the events of a key are accepted in order.
+    """
     if not rows:
         return rows
     mine = [row.number for row in rows]
-    first: dict[tuple[str, str], int] = {}
-    for number, tenant, key in await connection.fetch(_BEFORE, mine[-1], mine):
-        first[tenant, key] = min(number, first.get((tenant, key), number))
-    if not first:
+    others = await connection.fetch(_BEFORE, mine[-1], mine)
+    if not others:
         return rows
-    return [row for row in rows if first.get((row.tenant, row.id), row.number) >= row.number]
+    in_order: list[tuple[int, set[tuple[str, str, str]], OutboxRow | None]] = [
+        *((number, _marks(*marks), None) for number, *marks in others),
+        *((it.number, _marks(it.tenant, it.id, it.key), it) for it in rows),
+    ]
+    ready: list[OutboxRow] = []
+    taken: set[tuple[str, str, str]] = set()
+    for _, marks, row in sorted(in_order, key=lambda it: it[0]):
+        if row is not None and taken.isdisjoint(marks):
+            ready.append(row)
+        else:
+            taken |= marks
+    return ready
+
+
+def _marks(tenant: str, event_id: str, key: str | None) -> set[tuple[str, str, str]]:
+    """What a later row must not share with a row that is not published yet."""
+    marks = {("id", tenant, event_id)}
+    return marks if key is None else marks | {("key", tenant, key)}
 
 
 async def _write(connection: Any, relayed: RelayedRows) -> None:

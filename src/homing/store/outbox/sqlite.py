@@ -29,16 +29,21 @@ _NOW = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
 
 # Text is read as bytes: SQLite does not check that it is UTF-8. A row that is not must be refused
 # alone, without stopping the others.
+#
+# A table from before keys has no such column. A name that the innermost query does not know is
+# looked up in the query around it, where ``absent`` has it: so one statement reads both tables.
 _TAKE = """
     SELECT number, CAST(id AS BLOB), CAST(tenant AS BLOB), CAST(type AS BLOB), CAST(data AS BLOB),
-           CAST(time AS BLOB) FROM (
+           CAST(time AS BLOB), CAST(key AS BLOB) FROM (
         SELECT *, length(CAST(data AS BLOB)) AS size,
                sum(length(CAST(data AS BLOB))) OVER (ORDER BY number) AS upto FROM (
             SELECT number, coalesce(id, made_id) AS id, tenant, type, data,
                    CASE WHEN time IS NULL AND id IS NULL
                         THEN strftime('%Y-%m-%dT%H:%M:%fZ', created_at / 1000.0, 'unixepoch')
-                        ELSE time END AS time
-            FROM homing_outbox WHERE refused_at IS NULL ORDER BY number LIMIT ?1
+                        ELSE time END AS time,
+                   (SELECT key FROM homing_outbox whole WHERE whole.number = it.number) AS key
+            FROM homing_outbox it, (SELECT NULL AS key) absent
+            WHERE refused_at IS NULL ORDER BY number LIMIT ?1
         )
     )
     WHERE upto <= ?2 OR upto = size ORDER BY number
@@ -51,7 +56,8 @@ _STATS = f"""
         (SELECT count(*) FROM (SELECT 1 FROM homing_outbox WHERE refused_at IS NOT NULL LIMIT ?1)),
         (SELECT {_NOW} - min(created_at) FROM (
             SELECT created_at FROM homing_outbox WHERE refused_at IS NULL ORDER BY number LIMIT 100
-        ))
+        )),
+        EXISTS (SELECT 1 FROM pragma_table_info('homing_outbox') WHERE name = 'key')
 """  # noqa: S608
 _REFUSED = """
     SELECT number, CAST(coalesce(id, made_id) AS BLOB), CAST(tenant AS BLOB), CAST(type AS BLOB),
@@ -84,11 +90,14 @@ class SqliteOutbox:
         return len(found)
 
     async def stats(self) -> OutboxStats:
-        waiting, refused, oldest_ms = await self._do(
+        waiting, refused, oldest_ms, has_keys = await self._do(
             lambda it: it.execute(_STATS, (COUNTED + 1,)).fetchall()[0]
         )
         return OutboxStats(
-            cast("int", waiting), cast("int", refused), max(cast("int", oldest_ms or 0), 0)
+            cast("int", waiting),
+            cast("int", refused),
+            max(cast("int", oldest_ms or 0), 0),
+            bool(has_keys),
         )
 
     async def refused(self, *, limit: int) -> list[RefusedRow]:
@@ -146,11 +155,12 @@ def _translated_errors(path: Path) -> Iterator[None]:
 
 
 def _row(found: tuple[apsw.SQLiteValue, ...]) -> OutboxRow:
-    number, key, tenant, kind, data, time = cast(
-        "tuple[int, bytes, bytes, bytes, bytes, bytes | None]", found
+    number, event_id, tenant, kind, data, time, key = cast(
+        "tuple[int, bytes, bytes, bytes, bytes, bytes | None, bytes | None]", found
     )
     at = None if time is None else _text(time)
-    return OutboxRow(number, _text(key), _text(tenant), _text(kind), data, at)
+    about = None if key is None else _key_text(key)
+    return OutboxRow(number, _text(event_id), _text(tenant), _text(kind), data, at, about)
 
 
 def _refused_row(found: tuple[apsw.SQLiteValue, ...]) -> RefusedRow:
@@ -163,6 +173,14 @@ def _refused_row(found: tuple[apsw.SQLiteValue, ...]) -> RefusedRow:
 def _text(value: bytes) -> str:
     """The text with U+FFFD, which no id, tenant, type or time may contain, for bad bytes."""
     return value.decode("utf-8", "replace")
+
+
+def _key_text(value: bytes) -> str:
+    """The key; a control character, which is refused, for bad bytes: a key may contain U+FFFD."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return "\0"
 
 
 def _write(connection: apsw.Connection, relayed: RelayedRows) -> None:
