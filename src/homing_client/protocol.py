@@ -206,9 +206,15 @@ def event(event_id: str, tenant: str | None) -> Call[EventDetail]:
 
 
 def subscribe(
-    url: str | None, types: Sequence[str], options: Mapping[str, Any]
+    url: str | None,
+    types: Sequence[str],
+    options: Mapping[str, Any],
+    since: str | None = None,
+    per_second: int | None = None,
 ) -> Call[NewSubscription]:
     body = {"url": url or "", "types": _types(types), **_wire(options)}
+    past = {"from": since, "per_second": per_second}
+    body |= {name: value for name, value in past.items() if value is not None}
     return _post("/v1/subscriptions", NewSubscription, body)
 
 

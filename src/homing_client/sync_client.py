@@ -173,13 +173,21 @@ class Homing:
     # --- subscriptions -----------------------------------------------------------------------
 
     def subscribe(
-        self, url: str | None, types: Sequence[str], **options: Unpack[SubscriptionOptions]
+        self,
+        url: str | None,
+        types: Sequence[str],
+        *,
+        since: str | None = None,
+        per_second: int | None = None,
+        **options: Unpack[SubscriptionOptions],
     ) -> NewSubscription:
         """Create a subscription; the result has its secret, which is never shown again.
 
         Without a URL nothing is sent: its events are read with ``stream`` or ``read_events``.
+        With ``since``, a time or like 7d, it starts in the past: ``backfill`` of the result is the
+        job that delivers the past events, ``per_second`` (100) of them.
         """
-        return self._call(protocol.subscribe(url, types, options))
+        return self._call(protocol.subscribe(url, types, options, since, per_second))
 
     def subscriptions(self, *, tenant: str | None = None) -> Iterator[Subscription]:
         """Subscriptions, newest first."""

@@ -163,16 +163,31 @@ class EventDetail(Struct, frozen=True, kw_only=True):
 # --- subscriptions --------------------------------------------------------------------------
 
 
-class NewSubscription(Subscription, frozen=True, kw_only=True):
-    """A new subscription with its secret: keep the secret, the API never shows it again."""
-
+class _SubscriptionWithSecret(Subscription, frozen=True, kw_only=True):
     secret: str
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(id={self.id!r}, url={self.url!r}, secret=****)"
 
 
-class RotatedSubscription(NewSubscription, frozen=True, kw_only=True):
+class BackfillStarted(Struct, frozen=True, kw_only=True):
+    """The job that delivers past events to a new subscription; ``exact`` is false if more match.
+
+    ``replay_job(id)`` shows its progress, and ``cancel_replay(id)`` stops it.
+    """
+
+    id: str
+    count: int
+    exact: bool
+
+
+class NewSubscription(_SubscriptionWithSecret, frozen=True, kw_only=True):
+    """A new subscription with its secret: keep the secret, the API never shows it again."""
+
+    backfill: BackfillStarted | None = None  # None: it does not start in the past
+
+
+class RotatedSubscription(_SubscriptionWithSecret, frozen=True, kw_only=True):
     """A subscription with its new secret; ``secrets`` says until when the old ones sign."""
 
 

@@ -362,6 +362,7 @@ def test_an_unknown_id_and_one_of_another_tenant_are_not_found(name: str, route:
 
 NEW = {"url": "https://new.example/", "types": ["*"], "tenant": "acme"}
 NEW_FORM = {"url": "https://new.example/", "types": "*", "format": "standard", "tenant": "acme"}
+PAST_FORM = {"active": "on", "from": "1h"}
 NEW_WORKFRONT = {"objCode": "TASK", "eventType": "UPDATE", "url": "https://new.example/"}
 EVENT = {"type": "a.b", "data": 1, "tenant": "acme"}
 EVENT_FORM = {"type": "a.b", "data": "1", "tenant": "acme"}
@@ -466,6 +467,8 @@ BAD_URL = "ftp://no.example/"
         ("POST /events", {"form": {"type": "no type", "data": "1"}}, "type"),
         (f"POST {SUB}", {"json": {**NEW, "url": BAD_URL}}, "url"),
         ("POST /subscriptions", {"form": {**NEW_FORM, "url": BAD_URL}}, "url"),
+        (f"POST {SUB}", {"json": {**NEW, "from": "400d"}}, "must not be before"),
+        ("POST /subscriptions", {"form": {**NEW_FORM, "from": "400d"}}, "must not be before"),
         (f"POST {BASE}", {"json": {**NEW_WORKFRONT, "url": BAD_URL}}, "url"),
         (f"PATCH {SUB}/{{id}}", {"json": {"policy": "none such"}}, "policy"),
         ("POST /subscriptions/{id}", {"form": {**NEW_FORM, "policy": "none such"}}, "policy"),
@@ -507,6 +510,9 @@ def test_a_bad_field_is_refused_by_its_name(route: str, given: dict[str, Any], f
         (Quota(pending_max=1), "POST /events", {"form": EVENT_FORM}),
         (Quota(subscriptions_max=1), f"POST {SUB}", {"json": NEW}),
         (Quota(subscriptions_max=1), "POST /subscriptions", {"form": NEW_FORM}),
+        (Quota(subscriptions_max=1), f"POST {SUB}", {"json": {**NEW, "from": "1h"}}),
+        (Quota(pending_max=1), f"POST {SUB}", {"json": {**NEW, "from": "1h"}}),
+        (Quota(pending_max=1), "POST /subscriptions", {"form": {**NEW_FORM, **PAST_FORM}}),
         (Quota(subscriptions_max=1), f"POST {BASE}", {"json": NEW_WORKFRONT}),
         (Quota(pending_max=1), f"POST {DLV}/{{id}}/replay", {}),
         (Quota(pending_max=1), "POST /deliveries/{id}/replay", {}),

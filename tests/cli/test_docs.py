@@ -129,7 +129,11 @@ class Reader:
         ),
         (
             "howto/deliver-past-events-to-a-new-subscription.md",
-            ("1 past event would be delivered.", "Deliveries made: 1."),
+            (
+                "delivers 1 past event.",
+                "1 past event would be delivered.",
+                "Deliveries made: 1.",
+            ),
         ),
         (
             "howto/use-a-client-certificate.md",

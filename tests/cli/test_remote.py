@@ -271,3 +271,21 @@ def test_a_subscription_without_a_proof_is_shown_and_asked_again(terminal: Termi
     assert terminal.well("verify", made["id"], "--json").document["unverified"] is True
     assert terminal.well("publish", "proof.a", "1", "--json").document["deliveries"] == 0
     terminal.well("unsubscribe", made["id"])
+
+
+def test_a_subscription_starts_in_the_past(terminal: Terminal) -> None:
+    for n in range(2):
+        terminal.well("publish", "late.made", "1", "--id", f"late-{n}")
+    url = f"{NOWHERE}late"
+    told = terminal.well("subscribe", url, "late.*", "--from", "1h", "--per-second", "50")
+    assert re.search(r"The job rpl_\w+ delivers 2 past events\.", told.out)
+    made = terminal.well("subscribe", url, "late.*", "--from", "1h", "--json").document
+    assert (made["backfill"]["count"], made["backfill"]["exact"]) == (2, True)
+    for wrong in (("--from", "400d"), ("--from", "soon"), ("--per-second", "5")):
+        refused = terminal.run("subscribe", f"{NOWHERE}never", "late.*", *wrong)
+        assert refused.code != 0
+        assert wrong[0].strip("-").replace("-", "_") in refused.err
+    assert f"{NOWHERE}never" not in terminal.well("subscriptions", "--json").out
+    for one in terminal.well("subscriptions", "--json").lines:
+        if one["url"] == url:
+            terminal.well("unsubscribe", one["id"])

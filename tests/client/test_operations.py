@@ -137,6 +137,15 @@ async def test_a_subscription_is_made_changed_tested_and_deleted(
         assert asked.receiver is not None
         assert "does not return the challenge" in asked.receiver.problem
         await homing.delete_subscription(unproved.id)
+    await homing.publish("past.made", 1, tenant=tenant)
+    late = await homing.subscribe(
+        "https://example.com/", ["past.*"], since="1h", per_second=50, tenant=tenant
+    )
+    assert late.backfill is not None
+    assert (late.backfill.count, late.backfill.exact) == (1, True)
+    assert (await homing.replay_job(late.backfill.id)).filter.subscription == late.id
+    assert made.backfill is None
+    await homing.delete_subscription(late.id)
     assert (await homing.count_past(made.id, since="1h")).exact
     assert (await homing.backfill(made.id, since="1h")).filter.backfill
     paused = await homing.pause_subscription(made.id)

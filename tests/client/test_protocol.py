@@ -52,7 +52,7 @@ def test_there_is_a_call_for_every_operation_of_the_server() -> None:
         p.publish(Event(type="a", data=1), new_id),
         p.events({}).page(None),
         p.event("X", None),
-        p.subscribe("u", ["*"], {}),
+        p.subscribe("u", ["*"], {}, "7d", 5),
         p.subscriptions({}).page(None),
         p.subscription("X"),
         p.change_subscription("X", {}),

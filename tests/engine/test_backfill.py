@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+from engine.fleet_world import FleetWorld, fleet, two
 from engine.test_order import number, publish
 from engine.world import DAY, HOUR, MINUTE, SECOND, World, always, balanced, changed, live
 from homing.engine.options import EngineOptions
 from homing.errors import Conflict, Unavailable
 from homing.model import Order, Status, Subscription
 from homing.policy.admission import EventDraft
+from homing.policy.backfill import PastStart
 from homing.ports import ReplayFilter, ReplayJob
 from homing.store.admin import Admin
 
@@ -303,3 +305,115 @@ def test_a_job_whose_begin_was_not_answered_runs_although_it_is_not_found_at_onc
         assert len(await got(world, sub)) == 1
 
     live(story)
+
+
+# --- a new subscription that starts in the past ----------------------------------------------
+
+
+def test_a_subscription_is_created_with_a_job_that_delivers_past_events() -> None:
+    async def story(world: World) -> None:
+        keys = [(await world.publish("order.paid")).key for _ in range(5)]
+        await world.publish("user.made")
+        draft, start = world.draft(A, "order.*"), PastStart(0, 1_000)
+        assert await world.engine.count_past_of(draft, start) == (5, True)
+        sub, job = await world.engine.subscribe_from(draft, start)
+        keys.append((await world.publish("order.paid")).key)  # It is delivered at once.
+        ended = await done(world, job)
+        assert (ended.state, ended.replayed, ended.skipped) == ("done", 5, 0)
+        await world.wait(SECOND)
+        assert sorted(await got(world, sub)) == sorted(keys), "each of them once"
+        await balanced(world)
+
+    live(story)
+
+
+def test_with_latest_a_new_subscription_gets_the_newest_past_event_of_each_key() -> None:
+    async def story(world: World) -> None:
+        for key, n in (("x", 0), ("y", 1), ("x", 2)):
+            await publish(world, key, n)
+        draft = world.draft(A, order=Order.LATEST)
+        assert await world.engine.count_past_of(draft, PastStart(0)) == (2, True)
+        _, job = await world.engine.subscribe_from(draft, PastStart(0))
+        await done(world, job)
+        await world.wait(MINUTE)
+        assert [number(hit) for hit in world.sender.hits] == [1, 2]
+        await balanced(world)
+
+    live(story)
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_after_a_creation_without_a_reply_there_are_both_or_neither(
+    monkeypatch: pytest.MonkeyPatch, stored: bool
+) -> None:
+    async def story(world: World) -> None:
+        await world.publish()
+        create = Admin.create_subscription
+
+        async def lost(self: Admin, *args: Any, **more: Any) -> Subscription:
+            if stored:
+                await create(self, *args, **more)
+            raise Unavailable("the reply was lost")
+
+        monkeypatch.setattr(Admin, "create_subscription", lost)
+        with pytest.raises(Unavailable):
+            await world.engine.subscribe_from(world.draft(A), PastStart(0))
+        await world.wait(MINUTE)
+        assert len(world.sender.hits) == int(stored)
+        assert await world.engine._replayer._admin.running_replay_jobs() == []
+
+    live(story)
+
+
+def test_a_job_goes_on_after_a_crash_right_after_the_creation() -> None:
+    async def story(world: World) -> None:
+        await world.publish()
+        sub, job = await world.engine.subscribe_from(world.draft(A), PastStart(0))
+        await world.crash()
+        await world.start()
+        assert (await done(world, job)).state == "done"
+        assert len(await got(world, sub)) == 1
+
+    live(story)
+
+
+def test_a_job_that_is_stored_while_another_search_reads_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The search read the list before the job was in it."""
+
+    async def story(world: World) -> None:
+        await world.publish()
+        running = Admin.running_replay_jobs
+
+        async def slow(self: Admin) -> list[ReplayJob]:
+            found = await running(self)
+            await world.wait(SECOND)
+            return found
+
+        monkeypatch.setattr(Admin, "running_replay_jobs", slow)
+        world.engine._replayer.take_up()
+        await world.wait(1)
+        sub, job = await world.engine.subscribe_from(world.draft(A), PastStart(0))
+        assert (await done(world, job)).state == "done"
+        assert len(await got(world, sub)) == 1
+
+    live(story)
+
+
+def test_the_process_that_runs_jobs_reads_a_subscription_that_it_has_not_heard_of() -> None:
+    """It would otherwise take the subscription for a deleted one, and cancel the job."""
+
+    async def story(world: FleetWorld) -> None:
+        one, other = await two(world)
+        leader = world.owner_of(0)
+        away = other if leader is one else one
+        await world.publish()
+        world.air.cut = True
+        sub, job = await away.engine.subscribe_from(world.draft(A), PastStart(0))
+        assert leader.engine._core.catalog.get(sub.id) is None
+        await leader.engine._replayer.go_on()
+        assert (await done(world, job)).state == "done"
+        assert len(await got(world, sub)) == 1
+
+    fleet(story)

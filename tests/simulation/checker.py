@@ -531,7 +531,7 @@ class Checker(Watch):
         return Change(memory.life, self.reference.clock(), by_person=True)
 
     def _done_create_subscription(
-        self, memory: Memory, _: Any, *, result: Subscription, endpoint: Endpoint | None
+        self, memory: Memory, _: Any, *, result: Subscription, endpoint: Endpoint | None, **__: Any
     ) -> None:
         if endpoint is None:
             self.reference.streams.created(Sub(result, self._change(memory)))

@@ -156,3 +156,28 @@ async def test_the_newest_events_of_a_key_are_read_page_by_page(db: Db) -> None:
     assert (
         await scene.admin.newest_of_key("other", "x", from_id=0, before_id=1 << 62, limit=9) == []
     )
+
+
+async def test_a_subscription_and_its_backfill_are_stored_together_or_not_at_all(db: Db) -> None:
+    scene = await Past(db).begin()
+    scene.make.now += 1_000_000  # an event by a clock that was ahead
+    (row,) = await scene.deliver(1)
+    new = replace(scene.late, id=scene.make.id())
+    conditions = replace(scene.job().filter, subscription_id=new.id)
+    job = replace(scene.job(upto_id=scene.sub.id), filter=conditions)
+
+    made = await scene.admin.create_subscription(new, endpoint=scene.endpoint, backfill=job)
+
+    stored = await scene.admin.replay_job(job.id)
+    assert stored is not None
+    assert (stored.state, stored.filter.subscription_id) == ("running", made.id)
+    assert stored.upto_id >= row.event_id, "it takes all events that were stored before"
+    found, *_ = await scene.admin.past_events(stored, limit=10)
+    assert [it.id for it in found] == [row.event_id]
+
+    again = replace(new, id=scene.make.id())
+    with pytest.raises(Conflict):
+        await scene.admin.create_subscription(again, endpoint=scene.endpoint, backfill=job)
+    version = await scene.admin.catalog_version()
+    assert made.version == version, "nothing of a creation that failed is left"
+    assert [it.id for it in await scene.admin.subscriptions_since(version - 1)] == [made.id]

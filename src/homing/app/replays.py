@@ -13,7 +13,7 @@ from homing.engine.engine import Engine
 from homing.errors import FieldProblem, Invalid, NotFound
 from homing.model import Endpoint, Status
 from homing.policy.admission import DEFAULT_TENANT
-from homing.policy.backfill import PER_SECOND, check_start, check_subscription
+from homing.policy.backfill import PER_SECOND, PastStart, check_start, check_subscription
 from homing.policy.bulk import Counted, check_typed
 from homing.ports import ReplayFilter, ReplayJob, ViewStore
 from homing.ports.views import HOUR_MS
@@ -105,7 +105,8 @@ class Replays:
             raise NotFound("There is no such subscription.")
         check_subscription(found)
         retention_ms = self._engine.retention_of(found.tenant)
-        check_start(since, per_second=per_second, retention_ms=retention_ms, now=self._now())
+        start = PastStart(since, per_second)
+        check_start(start, retention_ms=retention_ms, now=self._now())
         return ReplayFilter(
             tenant=found.tenant,
             subscription_id=found.id,

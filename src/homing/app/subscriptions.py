@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from homing.app.access import MANAGERS, READERS, Caller, use_case
@@ -15,10 +16,11 @@ from homing.engine.engine import Engine
 from homing.errors import FieldProblem, Invalid, NotFound
 from homing.model import SPEC, Attempt, Subscription, Target, Verification
 from homing.policy.admission import SubscriptionDraft, check_subscription
+from homing.policy.backfill import PastStart, creation_problems
 from homing.policy.rotation import OVERLAP_MS, OVERLAP_MS_MAX
 from homing.policy.signature import read_secret
 from homing.policy.verification import needed
-from homing.ports import ViewStore
+from homing.ports import ReplayJob, ViewStore
 from homing.ports.audit import note_changed
 
 NO_ORIGIN = (
@@ -28,10 +30,29 @@ NO_ORIGIN = (
 
 
 class Drafted(NamedTuple):
-    """A subscription as a request describes it, and the problems of unreadable fields."""
+    """A subscription as a request describes it, and the problems of unreadable fields.
+
+    ``past``: a new subscription also gets the kept events since then.
+    """
 
     draft: SubscriptionDraft
     problems: tuple[FieldProblem, ...] = ()
+    past: PastStart | None = None
+
+
+class Backfill(Struct, frozen=True):
+    """The job that delivers past events, and how many there were before it began."""
+
+    job: ReplayJob
+    count: int
+    exact: bool  # False: there are more
+
+
+class Created(NamedTuple):
+    """A new subscription; ``backfill`` if it starts in the past."""
+
+    subscription: Subscription
+    backfill: Backfill | None = None
 
 
 async def _no_condition(_draft: SubscriptionDraft) -> None:
@@ -50,9 +71,23 @@ class Subscriptions:
         self.creating = asyncio.Lock()
 
     @use_case(MANAGERS, changes=True)
-    async def create(self, caller: Caller, drafted: Drafted) -> Subscription:
-        """Creates a subscription; raises Invalid, Forbidden, or TooMany by the tenant's quota."""
-        return await self.add(caller, drafted)
+    async def create(self, caller: Caller, drafted: Drafted) -> Created:
+        """Creates a subscription; raises Invalid, Forbidden, or TooMany by the tenant's quota.
+
+        With ``past``, the past events are counted first, and the job that delivers them is stored
+        in the same commit: there is no subscription without it.
+        """
+        if drafted.past is None:
+            return Created(await self.add(caller, drafted))
+        caller.must_write(drafted.draft.tenant)
+        draft = self._checked(caller, drafted)
+        await self._quotas.check_pending(draft.tenant)
+        await self._quotas.check_subscriptions(draft.tenant)  # before events are read
+        count, exact = await self._engine.count_past_of(draft, drafted.past)
+        async with self.creating:
+            await self._quotas.check_subscriptions(draft.tenant)
+            made, job = await self._engine.subscribe_from(draft, drafted.past)
+        return Created(made, Backfill(job, count, exact))
 
     async def add(
         self,
@@ -177,7 +212,7 @@ class Subscriptions:
         self, caller: Caller, drafted: Drafted, *, before: Subscription | None = None
     ) -> SubscriptionDraft:
         """The draft in its normal form; raises Invalid. An unchanged URL is not checked again."""
-        draft, problems = drafted
+        draft, problems, past = drafted
         verification = needed(draft, before, self._options.verification)
         if verification is not draft.verification:
             draft = replace(draft, verification=verification)
@@ -198,6 +233,13 @@ class Subscriptions:
             )
         except Invalid as error:
             problems += error.problems
+        if past is not None:
+            problems += creation_problems(
+                draft,
+                past,
+                retention_ms=self._engine.retention_of(draft.tenant),
+                now=self._options.now(),
+            )
         if problems:
             raise Invalid(problems=problems)
         return draft

@@ -250,6 +250,11 @@ def row_counts(rows: Mapping[str, int]) -> str:
     )
 
 
+def past_events(count: int, *, exact: bool) -> str:
+    """``1 past event``, ``2 past events``, ``2 or more past events``."""
+    return counted(count, "past event") if exact else f"{count:,} or more past events"
+
+
 def counted(count: int, noun: str) -> str:
     """``1 row``, ``2 rows``, ``2 deliveries``, ``2 days``."""
     ends_in_ies = noun.endswith("y") and noun[-2] not in "aeiou"

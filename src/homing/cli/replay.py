@@ -28,7 +28,7 @@ from homing.cli.arguments import (
 from homing.cli.deliveries import delivery_id, view_delivery
 from homing.cli.endpoints import endpoint_id
 from homing.cli.errors import Failed, Usage
-from homing.cli.output import console, note, plain, print_json
+from homing.cli.output import console, note, past_events, plain, print_json
 from homing.cli.remote import Remote, remote_command
 
 if TYPE_CHECKING:
@@ -117,14 +117,15 @@ def backfill(
     """Deliver past events to a subscription that has none of them, after they were counted."""
     with remote.connect() as client:
         found = client.count_past(subscription, since=since)
+        events = past_events(found.count, exact=found.exact)
         if dry_run or not found.count:
             if remote.json:
                 print_json(found)
             else:
-                console().print(f"{_events(found)} would be delivered.")
+                console().print(f"{events} would be delivered.")
             return
         if not yes:
-            _confirm(found, f"{_events(found)} would be delivered", f"Deliver {_events(found)}?")
+            _confirm(found, f"{events} would be delivered", f"Deliver {events}?")
         began = client.backfill(subscription, since=since, per_second=per_second)
         job = _follow(client, began, found, quiet=remote.json, verb="delivering")
     if remote.json:
@@ -133,11 +134,6 @@ def backfill(
         console().print(f"Deliveries made: {job.replayed:,}.")
     if job.state != "done":
         raise Failed(f"The backfill {job.id} was {job.state}; deliveries that it has made stay.")
-
-
-def _events(found: ReplayCount) -> str:
-    noun = "past event" if found.count == 1 and found.exact else "past events"
-    return f"{found.count:,}{'' if found.exact else ' or more'} {noun}"
 
 
 def _bulk(client: Homing, where: ReplayWhere, *, dry_run: bool, yes: bool, json: bool) -> None:

@@ -17,7 +17,7 @@ from homing.cli.arguments import (
     given,
     read_seconds,
 )
-from homing.cli.output import coloured, dim, fields, plain
+from homing.cli.output import coloured, dim, fields, past_events, plain
 from homing.cli.remote import Remote, remote_command
 from homing.cli.subscription_options import field_facts, read_fields, with_field_options
 from homing.model import SPEC
@@ -43,6 +43,17 @@ def subscribe(
         bool,
         typer.Option("--pull", help="Without a URL: all arguments are types, events are read."),
     ] = False,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            help="Start in the past: events accepted since a time, or like 7d back from now.",
+        ),
+    ] = None,
+    per_second: Annotated[
+        int | None,
+        typer.Option(help="With --from: deliveries of past events per second; default: 100."),
+    ] = None,
     **fields: Any,
 ) -> None:
     """Create a subscription; its secret is shown now and never again."""
@@ -54,7 +65,12 @@ def subscribe(
         filter_connector="OR" if one_is_enough else None,
         **read_fields(fields),
     )
-    remote.show(lambda client: client.subscribe(url, types or ["*"], **options), _view_created)
+    remote.show(
+        lambda client: client.subscribe(
+            url, types or ["*"], since=since, per_second=per_second, **options
+        ),
+        _view_created,
+    )
 
 
 _SIGNED = {
@@ -82,6 +98,9 @@ def _view_created(out: Console, made: NewSubscription) -> None:
         path = f"GET /v1/subscriptions/{plain(made.id)}/events"
         out.print(f"Its events are not sent: read them with {path}.", style="dim")
         return
+    if made.backfill is not None:
+        found = past_events(made.backfill.count, exact=made.backfill.exact)
+        out.print(f"The job {plain(made.backfill.id)} delivers {found}.")
     out.print(_SIGNED[made.signature], style="dim")
 
 

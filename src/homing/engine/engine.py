@@ -43,6 +43,7 @@ from homing.engine.settle import Settler
 from homing.engine.tracing import Tracing
 from homing.model import Attempt, Delivery, Endpoint, Ids, Lane, SigningKeys, Subscription
 from homing.policy.admission import EventDraft, SubscriptionDraft
+from homing.policy.backfill import PastStart
 from homing.policy.bulk import Counted
 from homing.policy.commit_loss import CommitLoss
 from homing.policy.health import HealthRules
@@ -391,7 +392,18 @@ class Engine:
         self._publisher.publish_then(drafts, on_result)
 
     async def subscribe(self, draft: SubscriptionDraft) -> Subscription:
-        return await self._operator.subscribe(draft)
+        return await self._operator.create(self._operator.new_subscription(draft))
+
+    async def subscribe_from(
+        self, draft: SubscriptionDraft, start: PastStart
+    ) -> tuple[Subscription, ReplayJob]:
+        """Create a subscription with a job that delivers past events to it: both or none."""
+        new = self._operator.new_subscription(draft)
+        job = self._replayer.new_backfill(new, start)
+        try:
+            return await self._operator.create(new, backfill=job), job
+        finally:  # A call that fails may have stored them.
+            self._replayer.announce()
 
     async def change(
         self, subscription_id: int, draft_of: Callable[[Subscription], SubscriptionDraft]
@@ -466,6 +478,11 @@ class Engine:
     async def count_past(self, conditions: ReplayFilter) -> tuple[int, bool]:
         """How many past events a backfill would deliver, and whether the number is exact."""
         return await self._replayer.count_past(conditions)
+
+    async def count_past_of(self, draft: SubscriptionDraft, start: PastStart) -> tuple[int, bool]:
+        """How many past events a new subscription would get, and whether the number is exact."""
+        new = self._operator.new_subscription(draft)
+        return await self._replayer.count_past_of(new, self._replayer.new_backfill(new, start))
 
     async def start_backfill(self, conditions: ReplayFilter) -> ReplayJob:
         return await self._replayer.start_backfill(conditions)

@@ -57,7 +57,7 @@ from homing.policy.rotation import rotated
 from homing.policy.signature import SEED_BYTES, new_private_key, new_secret
 from homing.policy.url import parse_url
 from homing.policy.workfront import twin_after, twin_of
-from homing.ports import NewEvent, Response
+from homing.ports import NewEvent, ReplayJob, Response
 
 CHANGES_MAX = 20  # attempts at a change that another change overtakes each time
 OTHER_URL = "The subscription has another URL by now: verify it again."
@@ -103,10 +103,11 @@ class Operator:
 
     # --- subscriptions -----------------------------------------------------------------------
 
-    async def subscribe(self, draft: SubscriptionDraft) -> Subscription:
+    def new_subscription(self, draft: SubscriptionDraft) -> Subscription:
+        """The subscription of a draft, which is not stored yet."""
         now = self._clock.now()
         secret = draft.secret or new_secret(secrets.token_bytes(32))
-        subscription = Subscription(
+        return Subscription(
             id=self._ids.take(now),
             tenant=draft.tenant,
             endpoint_id=0,
@@ -117,11 +118,16 @@ class Operator:
             workfront=draft.workfront,
             **draft.spec(),
         )
-        if draft.signature is not Signature.HMAC:
-            await self._ensure_signing_keys(draft.tenant)
+
+    async def create(self, new: Subscription, *, backfill: ReplayJob | None = None) -> Subscription:
+        """Store a new subscription, with a job that delivers past events to it."""
+        if new.signature is not Signature.HMAC:
+            await self._ensure_signing_keys(new.tenant)
         with self._recheck_on_failure():
             made = await self._admin.create_subscription(
-                subscription, endpoint=self._new_endpoint(draft.tenant, draft.url, now)
+                new,
+                endpoint=self._new_endpoint(new.tenant, new.url, new.created_at),
+                backfill=backfill,
             )
             await self._catalog.refresh()
         self._ownership.notify_peers("catalog")

@@ -21,7 +21,7 @@ from homing.engine.dispatch import Dispatcher
 from homing.engine.load import AGAIN_MS
 from homing.errors import HomingError, NotFound, StillPending, SubscriptionGone, Unavailable
 from homing.model import Delivery, Event, Order, Status, Subscription
-from homing.policy.backfill import gets_events, is_about, is_of_type, may_be_notice
+from homing.policy.backfill import PastStart, gets_events, is_about, is_of_type, may_be_notice
 from homing.policy.bulk import Counted
 from homing.policy.filters_reading import SLICE_STEPS
 from homing.policy.retry import window_end
@@ -46,6 +46,7 @@ class Replayer:
         self._tasks: dict[int, asyncio.Task[None]] = {}  # by job
         self._newest: dict[int, dict[str, int]] = {}  # by backfill and key: an event
         self._searching: asyncio.Task[None] | None = None
+        self._search_again = False  # a job may have been stored since the last read
         self.accepted = 0
 
     async def replay(self, delivery_id: int) -> Delivery:
@@ -146,17 +147,27 @@ class Replayer:
 
     def take_up(self) -> None:
         """Search for running jobs until the store answers, without waiting for the result."""
-        if self._ownership.is_maintenance_leader and self._searching is None:
+        if not self._ownership.is_maintenance_leader:
+            return
+        self._search_again = True
+        if self._searching is None:
             self._searching = asyncio.get_running_loop().create_task(self._search())
+
+    def announce(self) -> None:
+        """Let the process that runs jobs, this one or another, look for one that was stored."""
+        self.take_up()
+        self._ownership.notify_peers("replays")
 
     async def _search(self) -> None:
         try:
-            while True:
+            while self._search_again:
+                self._search_again = False
                 try:
-                    return await self.go_on()
+                    await self.go_on()
                 except HomingError as error:
                     log.debug("the list of running replay jobs cannot be read", error=str(error))
-                await asyncio.sleep(AGAIN_MS / 1000)
+                    self._search_again = True
+                    await asyncio.sleep(AGAIN_MS / 1000)
         finally:
             self._searching = None
 
@@ -226,10 +237,15 @@ class Replayer:
 
     async def count_past(self, conditions: ReplayFilter) -> tuple[int, bool]:
         """How many past events a backfill would deliver, and whether that is exact."""
-        job, count, left = self._job(conditions), 0, COUNT_MAX
-        newest: dict[str, int] = {}
         subscription = self._catalog.get(conditions.subscription_id or 0)
-        while left > 0 and subscription is not None:
+        if subscription is None:
+            return 0, False
+        return await self.count_past_of(subscription, self._job(conditions))
+
+    async def count_past_of(self, subscription: Subscription, job: ReplayJob) -> tuple[int, bool]:
+        """The same for a subscription that may not be stored yet."""
+        count, left, newest = 0, COUNT_MAX, dict[str, int]()
+        while left > 0:
             found, scanned, upto, all_seen = await self._admin.past_events(
                 job, limit=min(self._options.step_rows, left)
             )
@@ -239,6 +255,18 @@ class Replayer:
                 return count, True
             job = msgspec.structs.replace(job, after_id=upto)
         return count, False
+
+    def new_backfill(self, subscription: Subscription, start: PastStart) -> ReplayJob:
+        """A backfill that is not stored yet."""
+        return self._job(
+            ReplayFilter(
+                tenant=subscription.tenant,
+                subscription_id=subscription.id,
+                since=start.since,
+                backfill=True,
+                per_second=start.per_second,
+            )
+        )
 
     async def start_backfill(self, conditions: ReplayFilter) -> ReplayJob:
         """Begin a backfill; raises Conflict if one of this subscription is running."""
@@ -259,6 +287,9 @@ class Replayer:
         """
         limit = min(self._options.step_rows, max(job.filter.per_second, 1))
         subscription = self._catalog.get(job.filter.subscription_id or 0)
+        if not gets_events(subscription):  # Another process may have created or changed it.
+            await self._catalog.refresh()
+            subscription = self._catalog.get(job.filter.subscription_id or 0)
         if subscription is None or not gets_events(subscription):
             ended = msgspec.structs.replace(job, state="cancelled")
             return await self._write(job, ended, ())

@@ -10,13 +10,16 @@ from __future__ import annotations
 import msgspec
 
 from homing.errors import Conflict, FieldProblem, Invalid
-from homing.model import Event, Subscription
+from homing.model import Event, Subscription, SubscriptionSpec, Verification
 from homing.policy.match import type_matches
-from homing.policy.moments import rfc3339
+from homing.policy.moments import moment, rfc3339
 
 NOTICES = "homing."
 PER_SECOND = 100  # deliveries that a job makes, unless it is asked for another rate
 PER_SECOND_MAX = 10_000
+# So that a duration as long as the retention, and the oldest time of a refusal, can be given: both
+# are a little too old when they are checked.
+TOLERANCE_MS = 10 * 60_000
 NO_URL = (
     "This subscription has no URL: its readers start in the past by themselves. A new reader "
     "begins with the oldest event, and an acknowledged cursor is never moved back."
@@ -28,6 +31,31 @@ UNVERIFIED = (
 )
 
 
+WITHOUT_URL = (
+    "must not be given without a URL: readers start in the past by themselves, and a new reader "
+    "begins with the oldest event"
+)
+NOT_ACTIVE = (
+    "must not be given for an inactive subscription, which gets no events: start a backfill when "
+    "it is active"
+)
+NOT_PROVED = (
+    "must not be given with a verification: start a backfill when the receiver has proved that it "
+    "owns the URL"
+)
+RATE_ALONE = (
+    "must not be given without from: it is the rate of past events; rate_per_second limits all "
+    "deliveries"
+)
+
+
+class PastStart(msgspec.Struct, frozen=True):
+    """From when on a subscription gets past events, and how many deliveries a job makes."""
+
+    since: int
+    per_second: int = PER_SECOND
+
+
 class _About(msgspec.Struct):
     url: str | None = None
 
@@ -35,19 +63,51 @@ class _About(msgspec.Struct):
 _about = msgspec.json.Decoder(_About)
 
 
-def check_start(since: int, *, per_second: int, retention_ms: int, now: int) -> None:
+def past_start(
+    since: str | None, per_second: int | None, *, now: int
+) -> tuple[PastStart | None, tuple[FieldProblem, ...]]:
+    """Where a new subscription starts in the past, as a request says; with the problems of it."""
+    if since is None:
+        return None, () if per_second is None else (FieldProblem("per_second", RATE_ALONE),)
+    try:
+        at = moment(since, "from", now=now)
+    except Invalid as error:
+        return None, error.problems
+    return PastStart(at, PER_SECOND if per_second is None else per_second), ()
+
+
+def check_start(start: PastStart, *, retention_ms: int, now: int) -> None:
     """Raises Invalid if a backfill cannot begin at this time, or at this rate."""
+    problems = _start_problems(start, retention_ms=retention_ms, now=now)
+    if problems:
+        raise Invalid(problems=problems)
+
+
+def creation_problems(
+    draft: SubscriptionSpec, start: PastStart, *, retention_ms: int, now: int
+) -> tuple[FieldProblem, ...]:
+    """Why a new subscription cannot start in the past; empty if it can."""
+    problems = _start_problems(start, retention_ms=retention_ms, now=now)
+    if not draft.url:
+        problems += (FieldProblem("from", WITHOUT_URL),)
+    elif not draft.active:
+        problems += (FieldProblem("from", NOT_ACTIVE),)
+    elif draft.verification is not Verification.NONE:
+        problems += (FieldProblem("from", NOT_PROVED),)
+    return problems
+
+
+def _start_problems(start: PastStart, *, retention_ms: int, now: int) -> tuple[FieldProblem, ...]:
     problems = []
     oldest = now - retention_ms
-    if since < oldest:
+    if start.since < oldest - TOLERANCE_MS:
         reason = f"must not be before {rfc3339(oldest)}: older events are not kept"
         problems.append(FieldProblem("from", reason))
-    if since > now:
+    if start.since > now:
         problems.append(FieldProblem("from", "must not be in the future"))
-    if not 1 <= per_second <= PER_SECOND_MAX:
+    if not 1 <= start.per_second <= PER_SECOND_MAX:
         problems.append(FieldProblem("per_second", f"must be 1 to {PER_SECOND_MAX}"))
-    if problems:
-        raise Invalid(problems=tuple(problems))
+    return tuple(problems)
 
 
 def check_subscription(subscription: Subscription) -> None:

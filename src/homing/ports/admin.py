@@ -98,9 +98,16 @@ class AdminStore(Protocol):
         """Subscriptions changed after this version, deleted ones included."""
 
     async def create_subscription(
-        self, subscription: Subscription, *, endpoint: Endpoint | None
+        self,
+        subscription: Subscription,
+        *,
+        endpoint: Endpoint | None,
+        backfill: ReplayJob | None = None,
     ) -> Subscription:
-        """Create it; ``endpoint`` is stored only if that tenant and URL have none yet."""
+        """Create it; ``endpoint`` is stored only if that tenant and URL have none yet.
+
+        ``backfill`` is stored with it, and takes all events that were stored before.
+        """
 
     async def change_subscription(
         self, subscription: Subscription, *, endpoint: Endpoint | None, cleanup_job_id: int

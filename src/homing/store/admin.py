@@ -24,7 +24,7 @@ from homing.model import (
     Transition,
     show_id,
 )
-from homing.policy.audit import AuditDraft
+from homing.policy.audit import AuditDraft, shown
 from homing.policy.bulk import Counted
 from homing.policy.commit_loss import LISTED_MAX, CommitLoss, missing_text
 from homing.policy.erasure import ErasedId
@@ -80,6 +80,7 @@ class Admin:
         subscription: Subscription,
         *,
         endpoint: Endpoint | None,
+        backfill: ReplayJob | None = None,
         audit: AuditDraft | None = None,
     ) -> Subscription:
         version = await _raise_catalog(tx)
@@ -89,7 +90,10 @@ class Admin:
         await tx.insert("subscription", [rows.subscription_row(stored)])
         if endpoint is None:
             await tx.insert("pull_stream", [(stored.id, stored.tenant, 0, 0)])
-        await _log(tx, audit, None, stored)
+        if backfill is None:
+            await _log(tx, audit, None, stored)
+        else:
+            await _log_with_backfill(tx, audit, stored, await replays.save_backfill(tx, backfill))
         return stored
 
     @transaction()
@@ -604,6 +608,24 @@ async def _log(
         object_id=show_id("sub", it.id),
         before=before,
         after=after,
+    )
+
+
+async def _log_with_backfill(
+    tx: Tx, audit: AuditDraft | None, made: Subscription, job: ReplayJob
+) -> None:
+    """Write the audit entry of a new subscription that starts in the past."""
+    began = {
+        "id": show_id("rpl", job.id),
+        "since": job.filter.since,
+        "per_second": job.filter.per_second,
+    }
+    await audit_log.write(
+        tx,
+        audit,
+        tenant=made.tenant,
+        object_id=show_id("sub", made.id),
+        after={**shown(made), "backfill": began},
     )
 
 

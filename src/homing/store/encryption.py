@@ -17,7 +17,7 @@ from homing.model import SPEC, Endpoint, Kind, Secret, SigningKeys, Subscription
 from homing.policy.audit import KEY_BYTES
 from homing.policy.encryption import NONCE_BYTES, KeyRing
 from homing.policy.notices import NoticeTarget
-from homing.ports import AdminStore, EncryptionStore, NoticeStore, ViewStore
+from homing.ports import AdminStore, EncryptionStore, NoticeStore, ReplayJob, ViewStore
 from homing.ports.audit import AuditStore
 from homing.ports.encryption import Claim, Rewrite
 from homing.store import rows
@@ -153,10 +153,16 @@ class EncryptedAdmin(_Wrapper):
         return [self._fields.decrypt(it) for it in await self._store.subscriptions_since(version)]
 
     async def create_subscription(
-        self, subscription: Subscription, *, endpoint: Endpoint
+        self,
+        subscription: Subscription,
+        *,
+        endpoint: Endpoint | None,
+        backfill: ReplayJob | None = None,
     ) -> Subscription:
         encrypted = self._fields.encrypt(subscription)
-        stored = await self._store.create_subscription(encrypted, endpoint=endpoint)
+        stored = await self._store.create_subscription(
+            encrypted, endpoint=endpoint, backfill=backfill
+        )
         return self._fields.decrypt(stored)
 
     async def change_subscription(

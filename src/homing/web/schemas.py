@@ -180,6 +180,19 @@ class SubscriptionIn(_SpecIn, frozen=True, forbid_unknown_fields=True, kw_only=T
     secret: Annotated[
         str | None, Meta(description="whsec_ and base64, to sign with; default: a new one.")
     ] = None
+    since: Annotated[
+        str | None,
+        Meta(
+            description=(
+                "Start in the past, by a job: it delivers the kept events accepted since this time "
+                "(RFC 3339), or since a duration back from now like 7d."
+            )
+        ),
+    ] = named(name="from", default=None)
+    per_second: Annotated[
+        int | None,
+        Meta(description="With `from`: deliveries that the job makes per second; default: 100."),
+    ] = None
     __repr__ = silent
 
 
@@ -288,10 +301,21 @@ class SubscriptionView(_SpecView, frozen=True, kw_only=True):
     updated_at: Time
 
 
+class BackfillStarted(Struct, frozen=True):
+    """The job that delivers past events to a new subscription; `GET /v1/replays/{id}` shows it."""
+
+    id: str
+    count: Annotated[int, Meta(description="Past events that match, counted before it began.")]
+    exact: Annotated[bool, Meta(description="False: there are more.")]
+
+
 class SubscriptionCreated(SubscriptionView, frozen=True, kw_only=True):
     """A new subscription with its secret, which is never shown again."""
 
     secret: str
+    backfill: Annotated[
+        BackfillStarted | None, Meta(description="Null: it does not start in the past.")
+    ]
     __repr__ = silent
 
 

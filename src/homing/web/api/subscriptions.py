@@ -5,14 +5,17 @@ from __future__ import annotations
 from msgspec import UNSET
 from msgspec.structs import asdict
 
-from homing.app.subscriptions import Drafted, Subscriptions
+from homing.app.subscriptions import Backfill, Drafted, Subscriptions
 from homing.errors import BadRequest, Conflict, Invalid, NotFound, NotVerified, StoreUnavailable
+from homing.model import show_id
 from homing.policy.admission import SubscriptionDraft, patched
+from homing.policy.backfill import past_start
 from homing.web.operation import PAGE, TENANT, Call, Operation
 from homing.web.query import show_cursor
 from homing.web.response import Response, json_response
 from homing.web.schemas import (
     AttemptView,
+    BackfillStarted,
     SubscriptionCreated,
     SubscriptionIn,
     SubscriptionPage,
@@ -20,18 +23,28 @@ from homing.web.schemas import (
     SubscriptionView,
     read_spec,
 )
-from homing.web.show import SUBSCRIPTION, attempt_view, subscription_view
+from homing.web.show import REPLAY, SUBSCRIPTION, attempt_view, subscription_view
 
 
 async def create(call: Call) -> Response:
     given = call.content(SubscriptionIn)
     tenant = call.caller.tenant_or_default(None if given.tenant is UNSET else given.tenant)
     draft = SubscriptionDraft(tenant=tenant, secret=given.secret, **read_spec(given))
-    subscription = await call.app.subscriptions.create(call.caller, Drafted(draft))
-    view = subscription_view(subscription, call.app.signing_keys.published)
-    created = SubscriptionCreated(**asdict(view), secret=subscription.secrets[0].value)
-    location = f"/v1/subscriptions/{view.id}".encode()
+    past, problems = past_start(given.since, given.per_second, now=call.now)
+    made, backfill = await call.app.subscriptions.create(
+        call.caller, Drafted(draft, problems, past)
+    )
+    created = SubscriptionCreated(
+        **asdict(subscription_view(made, call.app.signing_keys.published)),
+        secret=made.secrets[0].value,
+        backfill=None if backfill is None else _started(backfill),
+    )
+    location = f"/v1/subscriptions/{created.id}".encode()
     return json_response(created, status=201, headers=((b"location", location),))
+
+
+def _started(it: Backfill) -> BackfillStarted:
+    return BackfillStarted(show_id(REPLAY, it.job.id), it.count, it.exact)
 
 
 async def list_subscriptions(call: Call) -> Response:
@@ -96,7 +109,10 @@ OPERATIONS = (
         path="/v1/subscriptions",
         id="createSubscription",
         use_case=Subscriptions.create,
-        summary="Create a subscription; its secret is shown in this response and never again.",
+        summary=(
+            "Create a subscription; its secret is shown in this response and never again. With "
+            "from, a job that delivers past events is created with it."
+        ),
         handler=create,
         status=201,
         request=SubscriptionIn,

@@ -140,7 +140,7 @@ class PageRequest:
         """
         headers: Headers = (message_cookie(message),)
         if secret:
-            headers = (*headers, self._secret_cookie(secret, to))
+            headers = (*headers, self._secret_cookie(secret, to.partition("?")[0]))
         if not self.is_partial:
             return Response(303, b"", HTML, ((b"location", to.encode()), *headers))
         if self.is_at(to) and not secret:

@@ -9,11 +9,13 @@ from homing.app.pull import Pull
 from homing.app.replays import Replays
 from homing.app.signing_keys import SigningKeys
 from homing.app.subscriptions import Drafted, Subscriptions
-from homing.errors import FieldProblem, HomingError, Invalid
-from homing.model import SPEC, Connector, Signature, Subscription, show_id
+from homing.errors import FieldProblem, HomingError, Invalid, NotFound
+from homing.model import SPEC, Connector, Signature, Subscription, read_id, show_id
 from homing.policy.admission import SubscriptionDraft
+from homing.policy.backfill import past_start
 from homing.policy.filters_run import Verdict
 from homing.policy.moments import moment
+from homing.ports import ReplayJob
 from homing.web.api.signing_keys import jwks_path
 from homing.web.dashboard.request import Page, PageRequest, Shown
 from homing.web.dashboard.subscription_form import (
@@ -70,7 +72,20 @@ async def subscription(request: PageRequest) -> Shown:
         public_keys=request.app.signing_keys.published(found.tenant),
         jwks=jwks_path(found.tenant),
         past_since=time_text(request.now - PAST_MS),
+        past_job=await _past_job(request, found),
     )
+
+
+async def _past_job(request: PageRequest, found: Subscription) -> ReplayJob | None:
+    """The job that began with a new subscription, if the address of the page names it."""
+    number = read_id(REPLAY, request.query.text("past"))
+    if number is None:
+        return None
+    try:
+        job = await request.app.replays.get(request.caller, number)
+    except NotFound:
+        return None
+    return job if job.filter.backfill and job.filter.subscription_id == found.id else None
 
 
 # --- create and change -----------------------------------------------------------------------
@@ -112,16 +127,24 @@ def _drafted(request: PageRequest, before: Subscription | None) -> Drafted:
     tenant = before.tenant if before else request.caller.tenant_or_default(given)
     values, problems = read_form(request.form(), before)
     workfront = None if before is None else before.workfront
-    return Drafted(SubscriptionDraft(tenant=tenant, workfront=workfront, **values), tuple(problems))
+    draft = SubscriptionDraft(tenant=tenant, workfront=workfront, **values)
+    since = None if before else request.field("from").strip() or None
+    past, unreadable = past_start(since, None, now=request.now)
+    return Drafted(draft, (*problems, *unreadable), past)
 
 
 async def create(request: PageRequest) -> Shown | Response:
     try:
-        made = await request.app.subscriptions.create(request.caller, _drafted(request, None))
+        made, past = await request.app.subscriptions.create(request.caller, _drafted(request, None))
     except Invalid as error:
         return _form_with_problems(request, error.problems, None)
     secret = "" if made.signature is Signature.ED25519 else made.secrets[0].value
-    return request.done("Subscription created.", to=_at(made.id), secret=secret)
+    message = "Subscription created."
+    if past is not None:
+        events = "past event" if (past.count, past.exact) == (1, True) else "past events"
+        message += f" A job delivers {past.count:,}{'' if past.exact else '+'} {events}."
+    at = _at(made.id) if past is None else f"{_at(made.id)}?past={show_id(REPLAY, past.job.id)}"
+    return request.done(message, to=at, secret=secret)
 
 
 async def change(request: PageRequest) -> Shown | Response:
