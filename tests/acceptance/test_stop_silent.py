@@ -69,7 +69,7 @@ async def publish_in_vain(server: Server) -> None:
         await server.line().ask("POST", "/v1/events", {"type": "a.b", "data": 2})
 
 
-@pytest.mark.parametrize("signals", [1, 2])
+@pytest.mark.parametrize("signals", [1, pytest.param(2, marks=pytest.mark.long)])
 async def test_a_stopped_writer_process_does_not_hold_a_stop_up(
     tmp_path: Path, signals: int
 ) -> None:
@@ -109,7 +109,7 @@ async def backends(url: str) -> list[int]:
     return [row["pid"] for row in found]
 
 
-@pytest.mark.parametrize("role", ["all", "deliver"])
+@pytest.mark.parametrize("role", ["all", pytest.param("deliver", marks=pytest.mark.long)])
 async def test_stopped_postgres_backends_do_not_hold_a_stop_up(
     postgres: Postgres, tmp_path: Path, role: str
 ) -> None:

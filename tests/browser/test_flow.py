@@ -261,6 +261,7 @@ def test_the_pages_of_the_flow_stand_wide_and_narrow_without_barriers(
         person.keeps(name)
 
 
+@pytest.mark.long
 def test_a_person_plays_an_outage_and_shares_its_address(
     person: Person, server: HomingServer
 ) -> None:

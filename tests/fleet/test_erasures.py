@@ -136,7 +136,11 @@ async def erase_at_the_other(crew: list[Process], receiver: HeldReceiver) -> dic
     return responded
 
 
-@pytest.mark.parametrize("roles", [("both", "both"), ("api", "deliver")], ids=" and ".join)
+@pytest.mark.parametrize(
+    "roles",
+    [pytest.param(("both", "both"), marks=pytest.mark.long), ("api", "deliver")],
+    ids=" and ".join,
+)
 async def test_nothing_erased_is_sent_by_the_process_that_owns_its_url(
     postgres: Server, tmp_path: Path, roles: tuple[str, str]
 ) -> None:
@@ -159,6 +163,7 @@ async def test_nothing_erased_is_sent_by_the_process_that_owns_its_url(
     assert not await fetch(dsn, "SELECT 1 FROM endpoint WHERE tenant = 'tenant'")
 
 
+@pytest.mark.long
 async def test_a_process_that_hung_during_an_erasure_sends_nothing_of_it_when_it_goes_on(
     postgres: Server, tmp_path: Path
 ) -> None:

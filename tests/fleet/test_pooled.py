@@ -117,6 +117,7 @@ _SESSIONS = (
 )
 
 
+@pytest.mark.long
 def test_a_fleet_works_with_fewer_sessions_than_processes_have_connections(
     server: Server, port: int, tmp_path: Path
 ) -> None:

@@ -157,7 +157,9 @@ async def test_when_the_supervisor_is_killed_no_process_is_left(
         await until(lambda: not any(map(is_there, pids)))
 
 
-@pytest.mark.parametrize("to_all", [False, True], ids=["supervisor", "group"])
+@pytest.mark.parametrize(
+    "to_all", [False, pytest.param(True, marks=pytest.mark.long)], ids=["supervisor", "group"]
+)
 async def test_sigterm_finishes_the_work_and_ends_with_0(
     postgres: Postgres, tmp_path: Path, to_all: bool
 ) -> None:
@@ -184,6 +186,7 @@ async def test_sigterm_finishes_the_work_and_ends_with_0(
     assert all(len(times) == 1 for times in receiver.arrivals.values())  # Nothing was cut off.
 
 
+@pytest.mark.long
 async def test_a_second_signal_ends_all_processes_at_once(
     postgres: Postgres, tmp_path: Path
 ) -> None:

@@ -74,7 +74,7 @@ async def _waits_until_it_is_there(server: Server, folder: Path, processes: str)
         assert await process.end() == 0
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize("processes", ["1", pytest.param("2", marks=pytest.mark.long)])
 def test_it_waits_for_a_database_that_is_not_there_yet(
     server: Server, tmp_path: Path, processes: str
 ) -> None:
@@ -93,7 +93,7 @@ async def _ends_while_it_waits(server: Server, folder: Path, processes: str) -> 
         await server.resume()
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize("processes", ["1", pytest.param("2", marks=pytest.mark.long)])
 def test_sigterm_ends_the_wait_in_good_order(
     server: Server, tmp_path: Path, processes: str
 ) -> None:

@@ -117,6 +117,7 @@ async def test_every_row_of_every_table_goes_over_and_back(
         await back.close()
 
 
+@pytest.mark.long
 async def test_a_move_that_is_broken_off_again_and_again_goes_on_where_it_was(
     postgres: Server, tmp_path: Path
 ) -> None:

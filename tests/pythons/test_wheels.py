@@ -108,6 +108,7 @@ def install(environment: Path, *wheels: Path) -> Path:
     return packages
 
 
+@pytest.mark.long
 def test_a_program_with_the_clients_wheel_publishes_to_and_verifies_from_the_servers_wheel(
     release: dict[str, Path], tmp_path: Path
 ) -> None:

@@ -158,10 +158,10 @@ def planted(changes: tuple[Change, ...]) -> Iterator[None]:
         yield
 
 
-def some_in_every_run(names: Iterable[str]) -> list[Any]:
-    """The names as parameters of a test: two are in every run, the others in ``make long``."""
-    every = set(itertools.islice(names, 2))
-    return [pytest.param(it, marks=[] if it in every else pytest.mark.long) for it in names]
+def some_in_every_run(values: Iterable[Any]) -> list[Any]:
+    """The values as parameters of a test: two are in every run, the others in ``make long``."""
+    every = set(itertools.islice(values, 2))
+    return [pytest.param(it, marks=[] if it in every else pytest.mark.long) for it in values]
 
 
 # --- finding a function ----------------------------------------------------------------------

@@ -129,6 +129,7 @@ def test_a_dead_url_is_disabled_and_then_frozen() -> None:
     assert figures("dead-url").dropped["expired"] > 0
 
 
+@pytest.mark.long
 def test_a_herd_is_let_in_slowly() -> None:
     counted = figures("herd-after-recovery")
     assert counted.delivered == counted.accepted
