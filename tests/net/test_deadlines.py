@@ -55,8 +55,12 @@ async def test_many_that_are_late_at_once_are_told_a_few_at_a_time(sender: HttpS
 
     def done(response: Response) -> None:
         nonlocal portion
-        # On a busy machine some are still connecting when their time is up.
-        assert response.failure in {Failure.TIMEOUT, Failure.CONNECT_TIMEOUT}
+        # On a busy machine some are still waiting or connecting when their time is up.
+        assert response.failure in {
+            Failure.TIMEOUT,
+            Failure.CONNECT_TIMEOUT,
+            Failure.SENDER_LIMITS,
+        }
         assert response.phases.total_us >= 200_000
         if not told or told[-1] != portion:
             loop.call_soon(next_portion)

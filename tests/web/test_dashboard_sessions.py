@@ -11,8 +11,10 @@ from starlette.types import ASGIApp, Message
 from homing.app.sessions import SESSION_LIFE_MS as LIFE_MS
 from homing.engine.keys import LIFE_MS as KEYS_LIFE_MS
 from homing.engine.keys import ApiKeys
+from homing.ports import KeySession
 from homing.store.keys import Keys
 from homing.web.asgi import asgi_app
+from homing.web.dashboard.sessions import SessionCookies
 from web.asgi import KEY
 from web.browse import HOST, Browser, text
 from web.house import House, live, use_cases
@@ -183,6 +185,17 @@ def test_a_session_outlives_a_restart_and_works_in_the_whole_fleet() -> None:
         assert (await with_cookies_of(browser, another_process(house)).get("/")).status == 200
 
     live(story)
+
+
+@pytest.mark.parametrize(
+    ("ahead_ms", "works"), [(0, True), (5, True), (30_000, True), (3_600_000, False)]
+)
+def test_the_clock_of_the_process_that_opened_a_session_may_be_a_little_ahead(
+    ahead_ms: int, works: bool
+) -> None:
+    cookies, now = SessionCookies(b"key"), 1_750_000_000_000
+    cookie = cookies.write(KeySession("1", "admin", now + ahead_ms))
+    assert (cookies.read(cookie, now=now) is not None) is works
 
 
 def test_of_one_key_the_latest_sessions_are_kept_and_sign_ins_have_a_rate() -> None:

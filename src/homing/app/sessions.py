@@ -25,6 +25,7 @@ __all__ = ["SESSION_LIFE_MS", "Sessions", "is_young"]
 
 SIGN_IN = "sessions.sign_in"
 ADMIN_HOLDER = "admin"  # differs in length from every key prefix
+CLOCKS_APART_MS = 60_000  # at most, of the process that opened a session and this one
 
 
 class Sessions:
@@ -78,5 +79,8 @@ class Sessions:
 
 
 def is_young(session: KeySession, *, now: int) -> bool:
-    """Whether the session has not reached its maximum age."""
-    return session.since <= now < session.since + SESSION_LIFE_MS
+    """Whether the session has not reached its maximum age.
+
+    In a fleet the clock of the process that opened it may be ahead.
+    """
+    return session.since - CLOCKS_APART_MS <= now < session.since + SESSION_LIFE_MS
