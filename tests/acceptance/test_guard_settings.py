@@ -6,6 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from acceptance.running import Receiver, Server
 
 
@@ -21,6 +23,7 @@ async def attempts(server: Server, event: str, count: int) -> list[dict[str, Any
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.long
 async def test_a_restart_with_other_settings_holds_what_they_refuse_and_blames_nobody(
     tmp_path: Path,
 ) -> None:

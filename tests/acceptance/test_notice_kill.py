@@ -11,6 +11,7 @@ from acceptance.notice_killing import kill_with_notices
 from chaos.broken import build
 
 
+@pytest.mark.long
 def test_a_few_kills_leave_one_record_for_each_transition_and_target(tmp_path: Path) -> None:
     toll = asyncio.run(kill_with_notices(tmp_path, kills=4))
     print(toll)

@@ -29,6 +29,7 @@ def environ(server: Server) -> dict[str, str]:
     }
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the tutorial's lines need curl")
 async def test_the_lines_of_the_tutorial_do_what_it_says(tmp_path: Path) -> None:
     server = Server(tmp_path / "homing-data")

@@ -226,6 +226,7 @@ def test_script_from_outside_is_text_in_every_field_on_every_page(
     assert not person.alerts
 
 
+@pytest.mark.long
 def test_the_pages_of_the_flow_stand_wide_and_narrow_without_barriers(
     person: Person, server: HomingServer, receiver: Hook
 ) -> None:

@@ -135,9 +135,10 @@ class Reader:
                 "Deliveries made: 1.",
             ),
         ),
-        (
+        pytest.param(
             "howto/use-a-client-certificate.md",
             ('"status":"delivered"', "'subject': 'CN=homing', 'issuer': 'CN=my authority'"),
+            marks=pytest.mark.long,
         ),
         pytest.param(
             "howto/develop-a-workfront-integration.md",

@@ -211,6 +211,7 @@ async def test_many_tasks_share_a_client_and_each_gets_its_own_response(server: 
 # --- a server that dies ---------------------------------------------------------------------
 
 
+@pytest.mark.long
 @both
 async def test_publishing_across_a_kill_and_a_restart_makes_exactly_one_event_each(
     make: Make, tmp_path: Path

@@ -100,6 +100,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.long
 async def test_nothing_is_skipped_when_reader_and_server_are_killed(tmp_path: Path) -> None:
     server = Server(tmp_path)
     await server.start()

@@ -7,6 +7,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import pytest
+
 from fleet.house import Process, Receiver
 from postgres import Server, fast_folder
 
@@ -45,6 +47,7 @@ async def _people(server: Server, folder: Path) -> None:
     assert not late
 
 
+@pytest.mark.long
 def test_what_one_process_has_answered_holds_at_all(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="homing-people-", dir=fast_folder()) as place:
         server = Server(Path(place))

@@ -13,7 +13,7 @@ LINES_MAX, SOON = 5, 4
 
 # Most seeds find one of these, so that one is found soon although a change has moved the faults.
 # ``make simulate`` finds all planted bugs.
-SOME = [bug for bug in BUGS if 0 <= bug.seed <= SOON][::6]
+SOME = [bug for bug in BUGS if 0 <= bug.seed <= SOON][::9]
 
 
 @pytest.mark.parametrize("bug", SOME, ids=lambda bug: bug.name)
@@ -32,6 +32,6 @@ def test_a_violation_is_told_with_its_seed_its_last_lines_and_the_command_that_r
 
 
 def test_every_planted_bug_is_small_and_has_a_name_and_a_seed_of_its_own() -> None:
-    assert len(SOME) >= 12
+    assert len(SOME) >= 8
     assert len({bug.name for bug in BUGS}) == len(BUGS)
     assert all(bug.lines <= LINES_MAX and bug.seed <= max(bug.among) for bug in BUGS)
