@@ -355,3 +355,16 @@ def test_nothing_stays_blocked_past_the_retention() -> None:
         await balanced(world)
 
     live(story)
+
+
+def test_one_that_was_unblocked_goes_after_those_that_were_accepted_before() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(200, latency_ms=SECOND)
+        await world.subscribe(URL, order=Order.KEY)
+        await publish(world, "x", 0, 1)  # 1 waits for 0.
+        await world.wait(SECOND // 2)
+        await publish(world, None, 2, 3)
+        await world.wait(MINUTE)
+        assert numbers(world) == [0, 2, 3, 1]
+
+    live(story, EngineOptions(endpoint_slots=1))
