@@ -45,7 +45,6 @@ def test_a_session_ends_by_time_by_sign_out_and_by_another_admin_key() -> None:
     value = sessions.write(session)
     assert sessions.read(value, now=1_000) == session
     assert sessions.read(value, now=1_000 + LIFE_MS) is None
-    assert sessions.read(value, now=999) is None
     assert SessionCookies(b"another key").read(value, now=1_000) is None
     for broken in ("", ".", "x.y.z", value[:-1], value.replace("1000", "2000"), "é" * 300):
         assert sessions.read(broken, now=1_000) is None
