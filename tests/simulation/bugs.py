@@ -93,6 +93,11 @@ def key_bug(name: str, *changes: Change) -> Bug:
     return Bug(name, changes, among=range(3, 800, 8))
 
 
+def fair_bug(name: str, *changes: Change) -> Bug:
+    """A bug that only seeds with fair groups show."""
+    return Bug(name, changes, among=range(18, 800, 24))
+
+
 def fleet_bug(name: str, *changes: Change) -> Bug:
     """A bug that only a fleet shows."""
     return Bug(name, changes, fleet=True)
@@ -734,19 +739,19 @@ BUGS = [
         "the newest first attempts overtake those in the store",
         replace(QUEUE, "EndpointQueue.takes", "not self.more_fresh", "True"),
     ),
-    bug(
+    fair_bug(
         "fair groups take no turns in memory",
         remove(FAIR, "FairLane.popleft", "self._groups.move_to_end(group)"),
     ),
-    bug(
+    fair_bug(
         "all persons are one fair group",
         replace(FAIR, "FairBy.part", "int.from_bytes(digest) % GROUPS", "0"),
     ),
-    bug(
+    fair_bug(
         "after a start the rows of fair groups are not known",
         replace_sql("endpoint_start", "p.part >= 16", "p.part < 0"),
     ),
-    bug(
+    fair_bug(
         "the rows of fair groups are not read",
         replace("homing.store.fair", "turns", "row[1] == HAS_GROUPS", "False"),
     ),
