@@ -15,6 +15,8 @@ import pytest
 from fleet.house import Process, Receiver
 from fleet.judge import Arrival
 from fleet.test_erasures import ask, crew_of
+from homing.model import bucket_of
+from homing.policy.shares import BUCKETS
 from postgres import Server
 
 URLS, KEYS, EVENTS, BATCH = 6, 5, 120, 10  # each key twice in a batch
@@ -33,6 +35,15 @@ async def publish(crew: list[Process], numbers: range) -> None:
         ]
         await ask(line, "POST", "/v1/events", batch)
         line.close()
+
+
+def urls_of_both_halves(port: int) -> list[str]:
+    """URLs of which each process owns some: half of them have a bucket in each half."""
+    halves: dict[bool, list[str]] = {False: [], True: []}
+    for number in range(1_000):
+        url = f"http://127.0.0.1:{port}/{number}"
+        halves[bucket_of("default", url) < BUCKETS // 2].append(url)
+    return [url for half in halves.values() for url in half[: URLS // 2]]
 
 
 def disorder(arrivals: list[Arrival]) -> list[tuple[Arrival, Arrival]]:
@@ -62,8 +73,7 @@ async def test_a_key_stays_in_order_while_a_process_stops_and_starts(
         crew_of(("both", "both"), dsn, tmp_path) as crew,
     ):
         line = crew[0].line()
-        for number in range(URLS):
-            url = f"http://127.0.0.1:{receiver.port}/{number}"
+        for url in urls_of_both_halves(receiver.port):
             new = {"url": url, "types": ["*"], "order": order}
             await ask(line, "POST", "/v1/subscriptions", new)
         line.close()
