@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from acceptance.killing import Publishers
 from acceptance.running import Receiver, Server
 from postgres import Server as Postgres
 
 
+@pytest.mark.long
 async def test_sigterm_under_load_loses_nothing_and_sends_nothing_twice(tmp_path: Path) -> None:
     server = Server(tmp_path / "data")
     sent = tmp_path / "acknowledged"

@@ -161,6 +161,7 @@ def test_a_person_tests_and_enables_a_url_from_its_incident(
     person.sees("Ended in the last 24 hours")
 
 
+@pytest.mark.long
 def test_the_page_stands_wide_and_narrow_light_and_dark_without_barriers(
     person: Person, server: HomingServer
 ) -> None:

@@ -12,6 +12,8 @@ import subprocess
 import termios
 from pathlib import Path
 
+import pytest
+
 from cli.terminal import HOMING, Terminal
 from homing.cli.demo.rules import SPEED, demo_rules, demo_schedule, policy_lines
 from homing.policy.presets import check_schedule
@@ -70,6 +72,7 @@ def on_a_terminal(command: list[str], terminal: Terminal, *, rows: int, columns:
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written.decode())
 
 
+@pytest.mark.long
 def test_on_a_terminal_it_is_a_picture(tmp_path: Path) -> None:
     command = [*HOMING, "demo", "--speed", "100000"]
     shown = on_a_terminal(command, Terminal(tmp_path), rows=40, columns=120)

@@ -86,7 +86,7 @@ class Reader:
 @pytest.mark.parametrize(
     ("page", "told"),
     [
-        (
+        pytest.param(
             "tutorial/your-first-delivery.md",
             (
                 "Published invoice-17-paid: it goes to 1 subscription.",
@@ -96,6 +96,7 @@ class Reader:
                 "✗ 503",
                 "No errors found.",
             ),
+            marks=pytest.mark.long,
         ),
         pytest.param(
             "tutorial/transactional-outbox.md",

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from outbox.killing import kill_relays
 
 
+@pytest.mark.long
 async def test_killed_relays_lose_and_double_nothing(app: str, tmp_path: Path) -> None:
     toll = await kill_relays(tmp_path, app, kills=1 if app.startswith("sqlite") else 2)
     assert toll.committed > 0

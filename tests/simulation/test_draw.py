@@ -117,6 +117,7 @@ def test_a_name_is_shown_as_it_is(name: str) -> None:
     assert escape(name) in page([(one, summarize(one))])
 
 
+@pytest.mark.long
 def test_large_numbers_are_shown_whole() -> None:
     one = played(
         'run_for = "10m"\n[[endpoints]]\nname = "a"\n[[traffic]]\nto = "a"\nper_second = 20\n'
