@@ -213,6 +213,7 @@ RATIO_TARGETS = {
     "q/c": 0.8,
     "u/c": 0.97,
     "x/c": 0.8,
+    "y/c": 0.8,
     "q/a": 3.2,
 }
 LIMITS = (

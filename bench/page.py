@@ -16,9 +16,12 @@ PAGE = ROOT / "docs" / "explanation" / "speed.md"
 BEGIN = "<!-- from here on written by make bench -->\n"
 END = "<!-- until here -->\n"
 
+_STATE = """ While it ran, the
+host took {stolen_percent:.0f} % of the processors' time for others, and the disk needed
+{fsync_ms:.1f} ms to write a page durably."""
 _HEAD = """The throughput and latency of one server process, measured by `make bench` on {machine}.
 The server, its receiver and its publisher share these processors. All figures are from one full run
-(commit `{commit}`); [bench/latest.json](../../bench/latest.json) has all of them.
+(commit `{commit}`); [bench/latest.json](../../bench/latest.json) has all of them.{state}
 
 Your machine will give other figures, so compare the right column. It is relative to a yardstick: a
 plain aiohttp loop that posts 1 KiB with a signature and stores nothing. The yardstick is measured
@@ -107,6 +110,7 @@ def figures(latest: dict[str, Any]) -> str:
     text = _HEAD.format(
         machine=f"{machine['processors']} processors ({kind})",
         commit=latest["commit"][:7],
+        state=_STATE.format(**machine) if "fsync_ms" in machine else "",
         rounds=latest["sizes"]["rounds"],
     )
     for part, (what, ratio) in _ROWS.items():

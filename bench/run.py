@@ -14,11 +14,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import apsw
@@ -74,6 +76,8 @@ class Run(msgspec.Struct):
     rounds: list[list[Measured]] = []
     after: list[Measured] = []
     rss_small_mb: float | None = None
+    fsync_ms: float = 0.0  # of one page on the disk of the measurement, the median
+    stolen_percent: float = 0.0  # of the processors' time, taken by the host while this ran
 
     def all(self) -> list[Measured]:
         return [*self.before, *(one for each in self.rounds for one in each), *self.after]
@@ -133,6 +137,7 @@ def measure_all(hall: Hall, only: str, progress: Progress) -> Run:
         )
         return found
 
+    run.fsync_ms, times_before = _fsync_ms(hall.folder), _processor_times()
     run.before.append(measure("ceiling", "first"))
     for turn in range(hall.sizes.rounds):
         run.rounds.append([])
@@ -144,7 +149,31 @@ def measure_all(hall: Hall, only: str, progress: Progress) -> Run:
         progress.advance(task, 2 * _FIRST_ROUND_ONLY)
     for part in once:
         run.after.append(measure(part, "last"))
+    spent = [after - before for before, after in zip(times_before, _processor_times(), strict=True)]
+    run.stolen_percent = 100 * spent[_STOLEN] / max(sum(spent), 1) if spent else 0.0
     return run
+
+
+_STOLEN = 7  # the column of /proc/stat
+
+
+def _processor_times() -> list[int]:
+    """What all processors did since the start of the machine; empty if the system does not say."""
+    path = Path("/proc/stat")
+    return (
+        [int(it) for it in path.read_text().splitlines()[0].split()[1:9]] if path.exists() else []
+    )
+
+
+def _fsync_ms(folder: Path) -> float:
+    took = []
+    with (folder / "fsync").open("wb", buffering=0) as file:
+        for _ in range(50):
+            file.write(bytes(4096))
+            began = time.perf_counter()
+            os.fsync(file.fileno())
+            took.append((time.perf_counter() - began) * 1000)
+    return median(took)
 
 
 @contextmanager
@@ -201,7 +230,11 @@ def document(run: Run, sizes: Sizes, found_goals: list[Goal], *, quick: bool) ->
         "changed": bool(_git("status", "--porcelain", "--", "src", "bench")),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "quick": quick,
-        "machine": machine(),
+        "machine": {
+            **machine(),
+            "fsync_ms": run.fsync_ms,
+            "stolen_percent": run.stolen_percent,
+        },
         "sizes": msgspec.structs.asdict(sizes),
         "medians": {
             part: {"value": one.value, "unit": one.unit} for part, one in medians(run.all()).items()

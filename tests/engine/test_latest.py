@@ -6,6 +6,8 @@ import json
 from collections import Counter
 from typing import Any
 
+import pytest
+
 from engine.outages import OUTAGES, STRICT, Net
 from engine.test_order import OTHER, RETRY_MS, URL, failing, number, numbers, publish
 from engine.world import (
@@ -21,6 +23,7 @@ from engine.world import (
     live,
 )
 from homing.engine.options import EngineOptions
+from homing.errors import StoreUnavailable
 from homing.model import Decided, Failure, Order, State, Status
 from homing.policy.admission import EventDraft
 from homing.policy.outage import OutageState
@@ -297,10 +300,70 @@ def test_a_timeout_while_newer_events_are_searched_for_leaves_one_slot() -> None
 
         world.flow.newest = slow  # type: ignore[method-assign]
         await world.engine.publish(
-            [EventDraft("default", "a.b", b"1", order_key=f"then {n}") for n in range(5)]
+            [
+                EventDraft("default", "a.b", b"1", order_key=f"then {n}")
+                for n in range(5)
+                for _newer in range(2)  # so that the store is asked
+            ]
         )
         before = len(world.hits())
         await world.wait(2_500)
         assert len(world.hits()) - before == 1
+
+    live(story)
+
+
+def _count_asked(world: World) -> list[int]:
+    """How many deliveries the store is asked for, call by call."""
+    asked: list[int] = []
+    newest = world.flow.newest
+
+    async def counted(deliveries: Any, **more: Any) -> Any:
+        asked.append(len(deliveries))
+        return await newest(deliveries, **more)
+
+    world.flow.newest = counted  # type: ignore[method-assign]
+    return asked
+
+
+def test_the_only_process_asks_the_store_only_where_it_has_accepted_a_newer_event() -> None:
+    async def story(world: World) -> None:
+        await world.subscribe(URL, order=Order.LATEST)
+        await publish(world, "first", 0)  # It is read from the store, with its endpoint.
+        await world.wait(MINUTE)
+        asked = _count_asked(world)
+        for n in range(1, 5):
+            await publish(world, f"key {n}", n)
+        await world.wait(MINUTE)
+        assert asked == []
+        assert sorted(numbers(world)) == [0, 1, 2, 3, 4]
+        await publish(world, "x", 10, 11)
+        await world.wait(MINUTE)
+        assert asked == [1]
+        assert numbers(world)[5:] == [11]
+
+    live(story)
+
+
+def test_a_publish_without_a_reply_is_searched_for_before_the_next_attempt() -> None:
+    async def story(world: World) -> None:
+        publish_rows = world.flow.publish
+
+        async def no_reply(*args: Any, **more: Any) -> Any:
+            await publish_rows(*args, **more)
+            raise StoreUnavailable
+
+        world.sender.scripts[URL] = always(200, latency_ms=SECOND)
+        await world.subscribe(URL, order=Order.LATEST)
+        for n in range(50):  # They take all slots.
+            await publish(world, f"key {n}", n)
+        await publish(world, "x", 100)
+        world.flow.publish = no_reply  # type: ignore[method-assign]
+        with pytest.raises(StoreUnavailable):
+            await publish(world, "x", 101)
+        world.flow.publish = publish_rows  # type: ignore[method-assign]
+        await world.wait(MINUTE)
+        assert 100 not in numbers(world)
+        assert 101 in numbers(world)
 
     live(story)

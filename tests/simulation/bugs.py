@@ -1401,6 +1401,15 @@ BUGS = [
         replace(DISPATCH, "Dispatcher._send_or_newest", "subscription.order is _LATEST", "False"),
     ),
     key_bug(
+        "the newest event that is remembered stays so when a newer one comes",
+        replace(
+            "homing.engine.latest",
+            "NewestFirst.blocked",
+            "self._newest.pop((delivery.subscription_id, delivery.order_key), None)",
+            "None",
+        ),
+    ),
+    key_bug(
         "a replay supersedes events",
         replace_sql("latest_newest", "AND p.replay = 0", "AND p.replay >= 0"),
     ),

@@ -247,13 +247,18 @@ class Dispatcher:
                 kept.append(work)
         return kept
 
-    def blocked(self, deliveries: Iterable[Delivery]) -> None:
-        """Note that the store has deliveries that wait for others of their key.
+    def ordered(self, free: Iterable[Delivery], blocked: Iterable[Delivery]) -> None:
+        """Note new deliveries with a key; the blocked ones wait for others of their key.
 
-        They are read when they are unblocked; until then an endpoint that is not enabled searches
+        Those are read when they are unblocked; until then an endpoint that is not enabled searches
         for those whose window has ended.
         """
-        for delivery in deliveries:
+        for delivery in free:
+            subscription = self._catalog.get(delivery.subscription_id)
+            if subscription is not None and subscription.order is _LATEST:
+                self._newest_first.accepted(delivery)
+        for delivery in blocked:
+            self._newest_first.blocked(delivery)
             queue = self.queues.get(delivery.endpoint_id)
             if queue is not None and self._mine[delivery.bucket]:
                 queue.note_blocked(delivery.expires_at)
@@ -294,6 +299,7 @@ class Dispatcher:
 
         Those that are queued are read again, too: they may have been accepted after them.
         """
+        self._newest_first.forget()
         queue = self.queues.get(endpoint_id)
         if queue is None:
             self.reload_endpoint(endpoint_id)
@@ -531,8 +537,12 @@ class Dispatcher:
         now: int,
         rank: int,
     ) -> None:
-        """Send a delivery; where only the newest of its key is wanted, ask the store for it."""
-        if work.delivery.order_key and subscription.order is _LATEST:
+        """Send a delivery; where only the newest of its key is wanted, ask for it if need be."""
+        if (
+            work.delivery.order_key
+            and subscription.order is _LATEST
+            and not self._newest_first.is_newest(work.delivery)
+        ):
             queue.begin_attempt(work.delivery.id, lane)
             self.capacity.begin_attempt()
             canary = self.capacity.outage

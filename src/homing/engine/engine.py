@@ -141,7 +141,7 @@ class Engine:
         self.pulls = PullWaiters(pull)
         self._publisher.on_pulled = self.pulls.wake
         self._publisher.on_accepted = dispatcher.accept
-        self._publisher.on_blocked = dispatcher.blocked
+        self._publisher.on_ordered = dispatcher.ordered
         self._publisher.on_commit = self._committed
         self._publisher.on_unconfirmed = dispatcher.check_store
         settler.on_accepted, settler.accepting = dispatcher.accept, self._publisher.accepting

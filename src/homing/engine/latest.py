@@ -1,13 +1,17 @@
 """The newest event of a key: before an attempt, an older delivery is replaced by the newest one.
 
-Only the store knows whether a newer event was accepted, by this process or another. Deliveries of
-subscriptions with the order ``latest`` that are about to be sent take their slot and are asked for
-together, one call of the store at a time. What is superseded is finished with that call.
+In a fleet only the store knows whether a newer event was accepted. Deliveries of subscriptions with
+the order ``latest`` that are about to be sent take their slot and are asked for together, one call
+of the store at a time. What is superseded is finished with that call.
+
+An embedded process accepts every event itself. It remembers the deliveries that it has published
+last for their keys, and sends those without asking.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable
 
 import structlog
@@ -17,11 +21,12 @@ from homing.engine.core import Core
 from homing.engine.load import AGAIN_MS
 from homing.engine.queue import EndpointQueue
 from homing.errors import HomingError, LostLeases
-from homing.model import Lane, Subscription, Work
+from homing.model import Delivery, Lane, Subscription, Work
 
 log = structlog.get_logger("homing.latest")
 
 AT_ONCE_MAX = 256  # deliveries in one call
+REMEMBERED_MAX = 10_000  # keys; for the others the store is asked
 
 
 class Starting(Struct, frozen=True, gc=False):
@@ -48,8 +53,30 @@ class NewestFirst:
         self._flow, self._clock, self._ownership = core.flow, core.clock, core.ownership
         self._send, self._give_back = send, give_back
         self._waiting: list[Starting] = []
+        self._newest: OrderedDict[tuple[int, str], int] = OrderedDict()  # by subscription and key
         self._task: asyncio.Task[None] | None = None
         self.superseded = 0  # deliveries, since the start of the process
+
+    def accepted(self, delivery: Delivery) -> None:
+        """Remember that no newer event of this delivery's key is accepted."""
+        if self._ownership.fenced:
+            return  # Another process may accept one.
+        if len(self._newest) >= REMEMBERED_MAX:
+            self._newest.popitem(last=False)
+        self._newest[delivery.subscription_id, delivery.order_key] = delivery.id
+
+    def blocked(self, delivery: Delivery) -> None:
+        """Note that this delivery waits for an older one of its key."""
+        self._newest.pop((delivery.subscription_id, delivery.order_key), None)
+
+    def forget(self) -> None:
+        """Ask the store for every delivery: it may have newer ones that are not known here."""
+        self._newest.clear()
+
+    def is_newest(self, delivery: Delivery) -> bool:
+        """Whether this delivery, about to be sent, is known to be the newest of its key."""
+        key = delivery.subscription_id, delivery.order_key
+        return self._newest.pop(key, 0) == delivery.id
 
     def add(self, starting: Starting) -> None:
         self._waiting.append(starting)

@@ -91,7 +91,7 @@ class Publisher:
         self.publish_latency = Histogram(SHORT_S, per_second=1_000)
         self.on_accepted: Callable[[list[Work], int], None]  # with the catalog's version
         self.on_pulled: Callable[[set[int]], None]
-        self.on_blocked: Callable[[list[Delivery]], None]  # they wait for others of their key
+        self.on_ordered: Callable[[list[Delivery], list[Delivery]], None]  # some wait for others
         self.on_commit: Callable[[bool], None]
         self.on_unconfirmed: Callable[[int], None]
         self.on_behind: Callable[[DatabaseBehind], None] = lambda _: None  # commits were lost
@@ -282,9 +282,13 @@ class Publisher:
             return works
         receipts = list(chain.from_iterable(it for it in results if isinstance(it, list)))
         blocked = {id_ for receipt in receipts for id_ in receipt.blocked}
-        self.on_blocked([it.delivery for it in works if it.delivery.id in blocked])
+        free = [it for it in works if it.delivery.id not in blocked]
+        self.on_ordered(
+            [it.delivery for it in free if it.delivery.order_key],
+            [it.delivery for it in works if it.delivery.id in blocked],
+        )
         self.superseded += sum(it.superseded for it in receipts)
-        return [it for it in works if it.delivery.id not in blocked]
+        return free
 
     async def _write(
         self, group: list[_Waiting]
