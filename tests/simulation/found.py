@@ -213,6 +213,7 @@ FOUND = {
     "after a drop the next one of the key goes in the fresh lane": 27,
     "a new owner does not wait for the former owner's requests of a key": 19,
     "an older event of a key is sent instead of the newest": 67,
+    "the newest event that is remembered stays so when a newer one comes": 67,
     "a replay supersedes events": 27,
     "the newest event goes before others that were accepted without an order": 547,
     "a publish supersedes nothing": 11,
