@@ -156,6 +156,7 @@ async def erase_and_search(server: Server, tmp_path: Path) -> None:
     line.close()
 
 
+@pytest.mark.long
 async def test_a_canary_is_found_nowhere_after_it_was_erased(
     postgres_or_not: Postgres | None, tmp_path: Path
 ) -> None:

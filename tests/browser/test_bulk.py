@@ -54,6 +54,7 @@ def test_a_replay_takes_what_was_dropped_unless_the_person_chooses_otherwise(
     assert page.get_by_role("button", name="Stop…").count() == 0
 
 
+@pytest.mark.long
 def test_more_than_a_thousand_are_cancelled_only_by_their_number_and_can_be_stopped(
     person: Person, server: HomingServer, receiver: Hook
 ) -> None:
