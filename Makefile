@@ -10,7 +10,7 @@ export PYTHON
 # Tests start hundreds of processes: each would compile all modules again, for half a second.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup run test lint unit long chromium pgbouncer libfaketime nginx tinyproxy bench profile chaos security mutation simulate fleet rolling pythons release deploy-check docs lock clean
+.PHONY: help setup run test lint unit long chromium pgbouncer libfaketime nginx tinyproxy bench profile chaos security mutation simulate fleet rolling pythons pictures release deploy-check docs lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -108,6 +108,10 @@ fleet: setup  ## run many processes on one PostgreSQL, kill and stop them; ARGS=
 
 pythons: setup  ## install and test Homing on every Python of this machine; ARGS=--tests leaves the tests out
 	PYTHONPATH=src:tests $(BIN)/python -m pythons.run $(ARGS)
+
+pictures: setup chromium  ## take the pictures of docs/images: the demo and the dashboard, about five minutes
+	PYTHONPATH=src:tests $(BIN)/python tools/record_demo.py
+	PYTHONPATH=src:tests $(BIN)/python tools/take_screenshots.py
 
 release: setup  ## build both wheels and sdists, an SBOM and checksums of the latest commit, twice, into dist
 	$(BIN)/python tools/release.py dist

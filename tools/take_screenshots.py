@@ -1,7 +1,7 @@
 """Takes the pictures of docs/images: a server with receivers that work and some that fail.
 
-After a change of the pages: ``PYTHONPATH=src:tests python tools/take_screenshots.py``. It needs
-Chromium. The receivers listen on this machine; the pictures show names for their addresses.
+After a change of the pages: ``make pictures``. It needs Chromium. The receivers listen on this
+machine; the pictures show names for their addresses.
 """
 
 from __future__ import annotations
