@@ -10,7 +10,7 @@ export PYTHON
 # Tests start hundreds of processes: each would compile all modules again, for half a second.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup run test lint unit long chromium pgbouncer libfaketime nginx tinyproxy bench profile chaos security mutation simulate fleet rolling pythons pictures release deploy-check docs lock clean
+.PHONY: help setup run test lint unit long chromium pgbouncer libfaketime nginx tinyproxy patroni bench profile chaos security mutation simulate fleet rolling pythons pictures release deploy-check docs lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -52,7 +52,7 @@ lint: setup  ## check style, types and the order of imports between packages
 unit: setup chromium pgbouncer libfaketime nginx tinyproxy  ## run the tests without the checks
 	$(BIN)/pytest -n 4 --dist worksteal
 
-long: setup chromium pgbouncer libfaketime nginx tinyproxy  ## run the tests that `make test` leaves out because they take long
+long: setup chromium pgbouncer libfaketime nginx tinyproxy patroni  ## run the tests that `make test` leaves out because they take long
 	$(BIN)/pytest -n 4 --dist worksteal -m long
 
 # Some tests use programs that PyPI does not have. As root on Debian they are installed; elsewhere the tests are skipped.
@@ -81,6 +81,12 @@ tinyproxy:
 	|| { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && apt-get install -qq -y tinyproxy-bin >/dev/null 2>&1; } \
 	|| echo "tinyproxy is not installed: the tests with a proxy are skipped"
 
+patroni:
+	@{ command -v patroni && command -v etcd; } >/dev/null \
+	|| { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] \
+	&& apt-get install -qq -y postgresql patroni etcd-server etcd-client >/dev/null 2>&1; } \
+	|| echo "Patroni or etcd is not installed: the test of the page on Patroni is skipped"
+
 bench: setup  ## measure throughput and latency, about a quarter of an hour; ARGS=--quick takes two minutes
 	$(BIN)/python -m bench.run $(ARGS)
 
@@ -99,6 +105,7 @@ mutation: setup  ## change the code of policy and settle in small ways, and chec
 simulate: setup  ## run 1,000 seeds of simulated faults, then find every planted bug; about an hour on two cores
 	PYTHONPATH=src:tests $(BIN)/python -m simulation.run $(ARGS)
 	PYTHONPATH=src:tests $(BIN)/python -m simulation.find_planted
+	PYTHONPATH=src:tests $(BIN)/python -m simulation.failovers
 
 fleet: setup  ## run many processes on one PostgreSQL, kill and stop them; ARGS=--quick takes a minute
 	PYTHONPATH=src:tests $(BIN)/python -m fleet.run $(ARGS)

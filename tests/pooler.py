@@ -19,7 +19,7 @@ SERVER_CONNECTIONS = 4  # for however many clients
 
 _INI = """
 [databases]
-* = host={host} user=postgres
+* = {target} user=postgres
 
 [pgbouncer]
 listen_addr = 127.0.0.1
@@ -42,21 +42,28 @@ def program() -> str | None:
 @contextlib.contextmanager
 def pooling(server: Server, folder: Path) -> Iterator[int]:
     """The port at which it takes clients."""
+    (host,) = parse_qs(urlsplit(server.dsn("postgres")).query)["host"]
+    # It does not run as root; the server's user may read its socket.
+    user = Path(host).owner() if os.geteuid() == 0 else None
+    with pooling_to(f"host={host}", folder, user=user) as port:
+        yield port
+
+
+@contextlib.contextmanager
+def pooling_to(target: str, folder: Path, *, user: str | None) -> Iterator[int]:
+    """The same, to a server that is given as PgBouncer's settings name it."""
     found = program()
     assert found is not None
-    (host,) = parse_qs(urlsplit(server.dsn("postgres")).query)["host"]
     port, ini = free_port(), folder / "pgbouncer.ini"
     text = _INI.format(
-        host=host,
+        target=target,
         port=port,
         size=SERVER_CONNECTIONS,
         log=folder / "pgbouncer.log",
         pid=folder / "pgbouncer.pid",
     )
     ini.write_text(text)
-    user = None
-    if os.geteuid() == 0:  # It does not run as root; the server's user may read its socket.
-        user = Path(host).owner()
+    if user is not None:
         folder.chmod(0o777)
     process = subprocess.Popen([found, "-q", str(ini)], user=user)
     try:

@@ -68,13 +68,13 @@ class Node:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.port = folder, free_port()
-        self._bin, self._user = _programs()
+        self._bin, self.user = _programs()
         self._main: psutil.Process | None = None
 
     def program(self, name: str, *words: str) -> None:
         done = subprocess.run(
             [str(self._bin / name), *words],
-            user=self._user,
+            user=self.user,
             cwd="/",
             capture_output=True,
             text=True,
@@ -84,8 +84,8 @@ class Node:
 
     def make_room(self) -> None:
         self.folder.mkdir(mode=0o700)
-        if self._user is not None:
-            entry = pwd.getpwnam(self._user)
+        if self.user is not None:
+            entry = pwd.getpwnam(self.user)
             os.chown(self.folder, entry.pw_uid, entry.pw_gid)
 
     def initialise(self) -> None:
@@ -125,6 +125,11 @@ class Node:
         self._main = None
         # A start would take a process that is not buried yet for a running server.
         (self.folder / "postmaster.pid").unlink(missing_ok=True)
+
+    def stop(self) -> None:
+        """In good order: sessions are ended."""
+        self.program("pg_ctl", "-D", str(self.folder), "-w", "-m", "fast", "stop")
+        self._main = None
 
     def promote(self) -> None:
         self.program("pg_ctl", "-D", str(self.folder), "-w", "-t", "30", "promote")

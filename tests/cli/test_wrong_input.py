@@ -16,6 +16,7 @@ from cli.terminal import Terminal
 from homing.cli.doctor_checks import OK, Check, CheckStatus, _durability
 from homing.errors import StoreUnavailable
 from homing.store import postgres as postgres_module
+from homing.store.connect import HostState
 from homing.store.inspect import StoreFacts
 from homing.store.postgres import PostgresDb
 from homing.store.postgres_refusals import refusal_text, shown
@@ -209,6 +210,33 @@ def test_the_doctor_warns_of_an_asynchronous_standby() -> None:
     (warning, fine) = durability(standbys=("replica-1",))
     assert (warning.status, fine.status) == (CheckStatus.WARNING, OK)
     assert "replica-1" in warning.sentence
+
+
+def hosts(*states: HostState) -> list[Check]:
+    facts = StoreFacts(1, "PostgreSQL", 0, durability=SAFE, hosts=states)
+    return [it for it in _durability(facts) if it.name == "hosts"]
+
+
+def test_the_doctor_fails_where_two_servers_take_writes() -> None:
+    found = hosts(HostState("a:1", timeline=2), HostState("b:2", timeline=1))
+    assert [it.status for it in found] == [CheckStatus.ERROR]
+    assert "b:2 (timeline 1), a:1 (timeline 2)" in found[0].sentence
+    assert "Stop b:2 at once" in found[0].advice
+
+
+def test_the_doctor_warns_of_a_host_that_is_away_and_names_primary_and_standby() -> None:
+    (away,) = hosts(HostState("a:1", timeline=1), HostState("b:2", trouble="PostgreSQL at b:2 …"))
+    assert (away.status, away.sentence) == (CheckStatus.WARNING, "PostgreSQL at b:2 …")
+    (fine,) = hosts(HostState("a:1", timeline=1), HostState("b:2", is_standby=True))
+    assert fine.status is OK
+    assert fine.sentence == "a:1 is the primary, b:2 can take its place."
+
+
+def test_the_doctor_says_if_it_may_not_see_how_a_standby_follows() -> None:
+    facts = StoreFacts(1, "PostgreSQL", 0, durability=SAFE, hidden_standbys=1)
+    (unknown, _fine) = _durability(facts)
+    assert unknown.status is CheckStatus.UNKNOWN
+    assert "GRANT pg_monitor" in unknown.advice
 
 
 def test_the_doctor_reads_the_settings_of_the_server(postgres: Server, terminal: Terminal) -> None:

@@ -9,6 +9,7 @@ same count must find that events are missing: otherwise it would find nothing.
 from __future__ import annotations
 
 import asyncio
+import shutil
 import signal
 import time
 from collections import Counter
@@ -114,8 +115,10 @@ class Result:
         return [*wrong, *(["events are absent"] if self.absent else [])]
 
     @property
-    def slow(self) -> bool:
-        return self.again_s > AGAIN_WITHIN_S
+    def all_wrong(self) -> list[str]:
+        """The same, with the time."""
+        slow = self.again_s > AGAIN_WITHIN_S
+        return [*self.wrong, *(["sending again took too long"] if slow else [])]
 
     @property
     def text(self) -> str:
@@ -147,29 +150,46 @@ async def fail_over(asked: Failover, folder: Path) -> Result:
         return Result(asked, count, min(again, default=99.0), min(acked, default=99.0), absent)
 
 
-def plan(*, quick: bool = False) -> Sequence[Failover]:
-    """The runs of ``make fleet``: every kind with every wait, and the control."""
+def plan(*, rounds: int = 1, quick: bool = False) -> Sequence[Failover]:
+    """Every kind with every wait, in each round; the standby is named first in every second run."""
     waits = (1.0,) if quick else (1.0, 3.0, 15.0)
-    runs = [
-        Failover(kind, after, standby_first=(number + place) % 2 == 0)
-        for number, kind in enumerate(KINDS)
-        for place, after in enumerate(waits)
+    each = [(kind, after) for kind in KINDS for after in waits]
+    return [
+        Failover(kind, after, standby_first=(number + round_number) % 2 == 0)
+        for round_number in range(rounds)
+        for number, (kind, after) in enumerate(each)
     ]
-    return [*runs, Failover("killed", 3.0, standby_first=True)]
 
 
 CONTROL = Failover("killed", 1.0, synchronous=False)
 
 
-async def all_of_them(folder: Path, *, quick: bool = False) -> bool:
-    """Print each run; whether all are as they must be."""
-    good = True
-    for number, asked in enumerate(plan(quick=quick)):
-        result = await fail_over(asked, folder / str(number))
-        wrong = [*result.wrong, *(["sending again took too long"] if result.slow else [])]
-        print(f"  {result.text}: {'BAD: ' + ', '.join(wrong) if wrong else 'GOOD'}", flush=True)
-        good = good and not wrong
+async def all_of_them(folder: Path, *, rounds: int = 1, quick: bool = False) -> bool:
+    """Print each run and the sums; whether all are as they must be."""
+    results: list[Result] = []
+    for number, asked in enumerate(plan(rounds=rounds, quick=quick)):
+        place = folder / str(number)
+        result = await fail_over(asked, place)
+        verdict = "GOOD" if not result.all_wrong else f"BAD: {', '.join(result.all_wrong)}"
+        print(f"  {result.text}: {verdict}", flush=True)
+        if not result.all_wrong:
+            shutil.rmtree(place)
+        results.append(result)
+    print(f"  {_sums(results)}", flush=True)
     control = await fail_over(CONTROL, folder / "control")
     found = control.absent > 0
     print(f"  control: {control.text}: {'found' if found else 'NOT FOUND'}")
-    return good and found
+    return found and not any(it.all_wrong for it in results)
+
+
+def _sums(results: Sequence[Result]) -> str:
+    verdicts = [it.count.verdict for it in results]
+    again = sorted(it.again_s for it in results)
+    return (
+        f"{len(results)} failovers: acknowledged {sum(it.acknowledged for it in verdicts)},"
+        f" missing {sum(it.lost for it in verdicts)}, absent {sum(it.absent for it in results)},"
+        f" sent twice {sum(it.duplicated for it in verdicts)} (in flight when a lease ended"
+        f" {sum(it.in_flight_at_faults for it in verdicts)}), sending again after"
+        f" {again[len(again) // 2]:.2f} s in the median and {again[-1]:.2f} s at most,"
+        f" BAD {sum(bool(it.all_wrong) for it in results)}"
+    )

@@ -234,13 +234,15 @@ def main() -> None:
     parser.add_argument("--measure", action="store_true", help="1, 2 and 4 processes instead")
     parser.add_argument("--controls", action="store_true", help="every broken build must be BAD")
     parser.add_argument("--failover", action="store_true", help="a primary and its standby")
+    parser.add_argument("--rounds", type=int, default=1, help="of failovers, nine in each")
     asked = parser.parse_args()
     if asked.failover:
         from fleet.failover import all_of_them
 
         with tempfile.TemporaryDirectory(prefix="homing-failover-", dir=fast_folder()) as place:
             folder = Path(asked.keep or place)
-            sys.exit(0 if asyncio.run(all_of_them(folder, quick=asked.quick)) else 1)
+            good = asyncio.run(all_of_them(folder, rounds=asked.rounds, quick=asked.quick))
+            sys.exit(0 if good else 1)
     if asked.controls:
         print("Controls: deliberately broken builds.")
         found = [_control(name, asked.seed) for name in BUILDS]

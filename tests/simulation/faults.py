@@ -62,6 +62,7 @@ class Faults:
         self.fired: Counter[str] = Counter()
         self.healed = False
         self.store_down = False
+        self.breaks = 0  # so often all connections to the store were lost
         self.crashes_left = rates.crashes_max
         self.operations = 0
         self.died = asyncio.Event()
@@ -74,6 +75,10 @@ class Faults:
 
     def heal(self) -> None:
         self.healed, self.store_down = True, False
+
+    def break_connections(self) -> None:
+        """No call that is under way gets its reply, whether it is committed or not."""
+        self.breaks += 1
 
     async def before(self, op: str) -> None:
         """On the way to the store."""
@@ -139,10 +144,15 @@ class Line:
         async def through(*args: Any, **more: Any) -> Any:
             if not life.alive:
                 raise asyncio.CancelledError
+            breaks = faults.breaks
             await faults.before(op)
+            if faults.breaks != breaks:
+                raise StoreUnavailable("The connection broke before the commit.")
             result = await method(*args, **more)
             faults.witness.committed(op, args, more, result)
             await faults.after(op)
+            if faults.breaks != breaks:
+                raise StoreUnavailable("The connection broke after the commit.")
             faults.witness.told(op, args, more, result)
             return result
 

@@ -133,6 +133,7 @@ class Mix:
     latest: float = 0  # of these, the part that wants only the newest event of a key
     guard_changes: int = 0  # times that the process is started with other settings of the guard
     machines: int = 1  # with several, processes share the buckets of the store by leases
+    failovers_per_hour: float = 0  # of the store of a fleet, to a standby that has all commits
     published: float = 1.0  # the part of the deliveries that is planned for publishers
     meanwhile_max: int = 2  # publishes at the time of a person's action
     own_hosts: bool = False  # every URL has a host of its own
@@ -463,6 +464,8 @@ def draw_fleet(seed: int, deliveries: int) -> Mix:
         mix = _with_keys(mix, Random(f"keys of fleet {seed}"))
         # Requests of a former owner may take longer than its lease.
         mix = replace(mix, deadlines_ms=(None, 30 * SECOND))
+    if seed % 16 == 12:
+        mix = replace(mix, failovers_per_hour=60)
     if seed % 16 == 13:
         return _with_late_410s(_obeying(mix, Random(f"receivers of fleet {seed}")))
     return mix

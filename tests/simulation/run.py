@@ -86,6 +86,7 @@ FLEET_KINDS = frozenset(
         "long_pause",
         "stop",
         "messages_lost",
+        "failover",
         "duplicates",
         "handed_over",
         "probes",

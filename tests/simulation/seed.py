@@ -45,6 +45,7 @@ NO_FAULTS = Rates(*([0] * 10))
 ENDS_WITHIN_S = 1_000 * 3_600  # after the last fault
 ORDER_KINDS = ("superseded", "blocked", "released", "released_in_flight", "waited_for_former_owner")
 GUARD_KINDS = ("held_by_settings", "failed_by_name", "expired_by_settings")
+AWAY_S = (0.3, 3.0, 20.0)  # the store, until its standby is promoted
 GATHER_S = 2_000  # in which publishers and people get the responses that they still wait for
 
 
@@ -269,6 +270,7 @@ class Seed:
             actors.append(self.overdue.look())
         else:
             actors.append(self._lose_messages(self._network, self._rng("network")))
+            actors.append(self._fail_over(self._rng("failover")))
         return [asyncio.ensure_future(it) for it in actors]
 
     async def _lose_messages(self, network: Network, rng: Random) -> None:
@@ -279,6 +281,20 @@ class Seed:
                 network.cut = True
                 await asyncio.sleep(rng.choice((2, 20, 40)))
                 network.cut = False
+
+    async def _fail_over(self, rng: Random) -> None:
+        """The store is away for all processes at once, with every call that is under way."""
+        while self.mix.failovers_per_hour and not self.people.over:
+            await asyncio.sleep(rng.expovariate(self.mix.failovers_per_hour / 3_600))
+            if self.people.over:
+                return
+            self.faults.fire("failover")
+            for machine in self.machines:
+                machine.faults.break_connections()
+                machine.faults.store_down = True
+            await asyncio.sleep(rng.choice(AWAY_S))
+            for machine in self.machines:
+                machine.faults.store_down = False
 
     async def _heal(self, actors: list[asyncio.Future[None]]) -> None:
         self.reference.say("all heals")

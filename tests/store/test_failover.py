@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
+import tempfile
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
 import structlog
 
+import pooler
 from homing.errors import DatabaseBehind, StoreUnavailable
 from homing.store import connect as connecting
-from homing.store.connect import Connector, single_hosts
+from homing.store.connect import Connector, host_states, single_hosts
 from homing.store.flow import Flow
+from homing.store.inspect import inspect_postgres
 from homing.store.leases import Leases
 from homing.store.notify import PostgresNotificationBus
 from homing.store.outbox.install import install_postgres
@@ -115,6 +120,57 @@ async def _port(db: PostgresDb) -> int:
     return int(port)
 
 
+@pytest.mark.long
+async def test_a_failover_during_the_migrations_leaves_nothing_half_done(pair: Replicas) -> None:
+    pair.log.cut()
+    opening = asyncio.ensure_future(PostgresDb.open(pair.dsn()))
+    await _waits_for_standby(pair)  # a migration that is committed on the primary alone
+    await asyncio.to_thread(pair.primary.kill)
+    await pair.promote()
+    with contextlib.suppress(StoreUnavailable):  # A server that starts tries it again.
+        await (await asyncio.wait_for(opening, 30)).close()
+
+    db = await PostgresDb.open(pair.dsn())
+    scene = await Scene(db).begin()
+    await scene.deliver(1)
+    assert await _port(db) == pair.standby.port
+    await db.close()
+
+
+@pytest.mark.long
+async def test_a_primary_that_is_demoted_in_the_middle_of_a_transaction_is_left(
+    pair: Replicas,
+) -> None:
+    """As Patroni does it: the server is stopped and started again as a standby."""
+    db = await PostgresDb.open(pair.dsn())
+    scene = await Scene(db).begin()
+    began, demoted = asyncio.Event(), asyncio.Event()
+    ports: list[int] = []
+
+    async def work(tx: Tx) -> None:
+        connection: Any = tx._connection  # type: ignore[attr-defined]
+        ports.append(await connection.fetchval(PORT))
+        await tx.all("topic_raise", topic="leases")
+        began.set()
+        await demoted.wait()
+        await tx.all("topic_raise", topic="leases")
+
+    version = (await Leases(db).versions()).get("leases", 0)
+    running = asyncio.ensure_future(db.run(work))
+    await began.wait()
+    await asyncio.to_thread(pair.primary.stop)
+    await asyncio.to_thread(pair.primary.demote)
+    await pair.promote()
+    demoted.set()
+    await asyncio.wait_for(running, 30)
+
+    assert ports[0] == pair.primary.port
+    assert ports[-1] == pair.standby.port
+    assert (await Leases(db).versions())["leases"] == version + 2  # The first run is undone.
+    await scene.deliver(1)
+    await db.close()
+
+
 async def test_a_start_beside_a_standby_alone_says_so(pair: Replicas) -> None:
     await (await PostgresDb.open(pair.dsn())).close()
     pair.primary.kill()
@@ -136,6 +192,72 @@ async def test_an_old_primary_that_nobody_stopped_is_not_used_again(pair: Replic
     with pytest.raises(OSError, match="is an old primary") as refused:
         await connector.connect()
     assert "pg_rewind" in str(refused.value)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(pooler.program() is None, reason="no pgbouncer on this machine")
+async def test_a_standby_behind_a_pooler_is_used_once_it_is_promoted(pair: Replicas) -> None:
+    """PgBouncer tells new clients what the server said when it was a standby."""
+    with contextlib.ExitStack() as stack:
+        ports = []
+        for node in (pair.standby, pair.primary):
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="homing-pool-")))
+            target = f"host=127.0.0.1 port={node.port}"
+            pooling = pooler.pooling_to(target, folder, user=node.user)
+            ports.append(await asyncio.to_thread(stack.enter_context, pooling))
+        hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
+        db = await PostgresDb.open(f"postgresql://postgres@{hosts}/postgres", pooled=True)
+        scene = await Scene(db).begin()
+        await scene.deliver(1)
+        assert await _port(db) == pair.primary.port
+
+        await asyncio.to_thread(pair.primary.kill)
+        await pair.promote()
+        async with asyncio.timeout(30):
+            while True:
+                with contextlib.suppress(StoreUnavailable):
+                    await scene.deliver(1)
+                    break
+        assert await _port(db) == pair.standby.port
+        await db.close()
+
+
+async def test_a_process_that_is_started_beside_an_old_primary_uses_the_promoted_server(
+    pair: Replicas,
+) -> None:
+    await asyncio.to_thread(pair.primary.kill)
+    await pair.promote()
+    await asyncio.to_thread(pair.primary.start)  # Nobody has stopped it for good.
+
+    with structlog.testing.capture_logs() as lines:
+        db = await PostgresDb.open(pair.dsn())  # The old primary is named first.
+    assert await _port(db) == pair.standby.port
+    assert any("is an old primary" in it.get("reason", "") for it in lines)
+    await db.close()
+
+    old, new = await host_states(pair.dsn())
+    assert 0 < old.timeline < new.timeline
+    found = await inspect_postgres(pair.dsn())
+    assert found.hosts == (old, new)
+
+
+async def test_the_doctor_asks_every_host_and_says_what_an_ordinary_user_does_not_see(
+    pair: Replicas,
+) -> None:
+    primary, standby = await host_states(pair.dsn())
+    assert (primary.timeline, primary.is_standby) == (1, False)
+    assert (standby.timeline, standby.is_standby) == (0, True)
+
+    await pair.primary.execute("CREATE ROLE nobody LOGIN")
+    facts = await inspect_postgres(pair.dsn().replace("postgres@", "nobody@"))
+    assert (facts.hidden_standbys, facts.async_standbys) == (1, ())
+    await pair.primary.execute("GRANT pg_monitor TO nobody")
+    facts = await inspect_postgres(pair.dsn().replace("postgres@", "nobody@"))
+    assert (facts.hidden_standbys, facts.async_standbys) == (0, ())
+
+    await asyncio.to_thread(pair.standby.kill)
+    _, away = await host_states(pair.dsn())
+    assert f"Nothing listens at 127.0.0.1:{pair.standby.port}" in away.trouble
 
 
 @pytest.mark.parametrize("kind", ["stopped", "cut off"])
@@ -252,6 +374,46 @@ async def test_the_log_says_once_why_a_host_is_not_used(pair: Replicas) -> None:
     assert f"127.0.0.1:{pair.standby.port} is a standby or in recovery" in reasons[0]
 
 
+@pytest.mark.long
+async def test_names_that_cannot_be_resolved_do_not_keep_others_from_being_used(
+    pair: Replicas,
+) -> None:
+    dsn = pair.dsn().replace("postgres@", "postgres@no-such-host.invalid:5432,")
+    db = await PostgresDb.open(dsn)
+    assert await _port(db) == pair.primary.port
+    await db.close()
+    with pytest.raises(StoreUnavailable, match="cannot be resolved"):
+        await PostgresDb.open("postgresql://a@no-such-host.invalid,neither.invalid/x")
+
+
+@pytest.mark.long
+async def test_while_all_hosts_are_read_only_it_is_said_why_and_ends_by_itself(
+    pair: Replicas,
+) -> None:
+    db = await PostgresDb.open(pair.dsn())
+    scene = await Scene(db).begin()
+    setting = "ALTER SYSTEM SET default_transaction_read_only = {}"
+    await pair.primary.execute(setting.format("on"), "SELECT pg_reload_conf()")
+    async with asyncio.timeout(15):
+        while True:
+            try:
+                await scene.deliver(1)
+            except StoreUnavailable as error:
+                refused = str(error)
+                break
+    assert "is read-only: set default_transaction_read_only off" in refused
+
+    await pair.primary.execute(
+        "SET default_transaction_read_only = off", setting.format("off"), "SELECT pg_reload_conf()"
+    )
+    async with asyncio.timeout(15):
+        while True:
+            with contextlib.suppress(StoreUnavailable):
+                await scene.deliver(1)
+                break
+    await db.close()
+
+
 async def test_a_refusal_is_reported_before_a_host_that_is_away(postgres: Server) -> None:
     host = postgres.dsn("postgres").partition("host=")[2]
     address = f"postgresql://nobody@/postgres?host=/nowhere,{host}"
@@ -320,6 +482,56 @@ async def test_a_synchronous_failover_loses_nothing_that_was_committed(pair: Rep
     await flow.publish([[scene.make.event(scene.sub)]], catalog_version=version, number=12)
     await flow.check_marks()
     await db.close()
+
+
+@pytest.mark.parametrize("again", ["run again", "published again"])
+async def test_what_the_standby_does_not_have_is_not_confirmed_by_a_primary_that_crashed(
+    pair: Replicas, again: str
+) -> None:
+    """After the crash the primary shows commits that it has not replicated.
+
+    The same batch may be run again by its writer, or its events be published again.
+    """
+    db = await PostgresDb.open(pair.dsn())
+    flow = Flow(db, node=3)
+    scene = await Scene(db).begin()
+    version = (await Leases(db).versions())["catalog"]
+    new = scene.make.event(scene.sub)
+
+    async def publish(number: int) -> None:
+        while True:
+            try:
+                await flow.publish([[new]], catalog_version=version, number=number)
+            except StoreUnavailable:  # as long as no server runs
+                await asyncio.sleep(0.05)
+            else:
+                return
+
+    pair.log.cut()
+    first = asyncio.ensure_future(publish(10))
+    await _waits_for_standby(pair)
+    if again == "published again":  # Its publisher has been told nothing.
+        first.cancel()
+    await asyncio.to_thread(pair.primary.kill)
+    await asyncio.to_thread(pair.primary.start)
+    assert (await pair.primary.execute("SELECT count(*) FROM event"))[0][0] == 1  # It shows it.
+    acknowledged = first if again == "run again" else asyncio.ensure_future(publish(11))
+    await _waits_for_standby(pair)
+    assert not acknowledged.done()
+
+    await asyncio.to_thread(pair.primary.kill)
+    await pair.promote()
+    await asyncio.wait_for(acknowledged, 15)
+    assert await count(db, "event") == 1  # on the promoted standby
+    await db.close()
+
+
+async def _waits_for_standby(pair: Replicas) -> None:
+    """Until a commit waits for the standby."""
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+    async with asyncio.timeout(15):
+        while not (await pair.primary.execute(waiting))[0][0]:
+            await asyncio.sleep(0.01)
 
 
 async def test_a_batch_that_writes_nothing_is_not_missed(postgres: Server) -> None:

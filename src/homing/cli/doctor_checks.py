@@ -24,6 +24,7 @@ from homing.policy.certificates import date_text, warning_days, why_unusable
 from homing.policy.encryption_keys import key_id, read_keys
 from homing.ports import OutboxStats
 from homing.server.settings import ADMIN_KEY_FILE, DATABASE_FILE, ENCRYPTION_KEY_FILE, Settings
+from homing.store.connect import HostState
 from homing.store.inspect import (
     FleetFacts,
     StoreFacts,
@@ -225,8 +226,40 @@ def _durability(facts: StoreFacts | None) -> Iterator[Check]:
             "were accepted, and send deliveries twice.",
             "List it in synchronous_standby_names, or accept the risk.",
         )
+    if facts.hidden_standbys:
+        yield Check(
+            "standby",
+            UNKNOWN,
+            "The primary has a standby, and this user may not see whether commits wait for it.",
+            "Let the user of database_url see it: GRANT pg_monitor TO that user.",
+        )
+    yield from _hosts(facts.hosts)
     if not off:
         yield Check("durability", OK, "PostgreSQL writes every commit to its disk.")
+
+
+def _hosts(hosts: tuple[HostState, ...]) -> Iterator[Check]:
+    """Whether exactly one host of the address takes writes, and another one can take its place."""
+    if not hosts:
+        return
+    primaries = sorted((it for it in hosts if it.timeline), key=lambda it: it.timeline)
+    if len(primaries) > 1:
+        listed = ", ".join(f"{it.server} (timeline {it.timeline})" for it in primaries)
+        older = ", ".join(it.server for it in primaries[:-1])
+        yield Check(
+            "hosts",
+            ERROR,
+            f"More than one server takes writes: {listed}. The last one was promoted last.",
+            f"Stop {older} at once, and make it a standby with pg_rewind or a new base backup.",
+        )
+    for host in hosts:
+        if host.trouble:
+            advice = "Until it is back, no standby can take the place of the primary there."
+            yield Check("hosts", WARNING, host.trouble, advice)
+    if len(primaries) == 1 and not any(it.trouble for it in hosts):
+        standbys = ", ".join(it.server for it in hosts if it.is_standby)
+        sentence = f"{primaries[0].server} is the primary, {standbys} can take its place."
+        yield Check("hosts", OK, sentence)
 
 
 def _clock(facts: StoreFacts | None) -> Check:
@@ -454,6 +487,7 @@ def _server(client: Homing, url: str) -> Iterator[Check]:
     try:
         status = client.status()
         yield _outage(status)
+        yield from _lost_commits(status)
         yield _refused(status)
         yield _certificates(status)
         ledger = client.ledger()
@@ -485,6 +519,16 @@ def _outage(status: ServerStatus) -> Check:
         sentence = f"Possible sender outage since {outage.since}: {outage.why}."
         return Check("outage", WARNING, sentence)
     return Check("outage", OK, "No sender outage: requests leave this machine.")
+
+
+def _lost_commits(status: ServerStatus) -> Iterator[Check]:
+    if status.lost_commits:
+        yield Check(
+            "commits",
+            ERROR,
+            f"A failover of the database has lost commits. {plain(status.lost_commits[0].missing)}",
+            "`homing lost-commits list` shows all of them; `homing lost-commits confirm` ends it.",
+        )
 
 
 def _refused(status: ServerStatus) -> Check:

@@ -5,7 +5,8 @@ recovery and a read-only one are never used. The hosts are tried almost at the s
 with the one that worked last, so that a host which does not respond at all costs a fraction of a
 second. PostgreSQL raises the number of the timeline with every promotion: a server whose timeline
 is older than one that this process has seen is an old primary that nobody has stopped, and it is
-not used either.
+not used either. The first connection of a process asks all hosts, so that a process which is
+started beside an old primary uses the promoted server.
 
 A server that is stopped or cut off breaks no connection: statements wait. While one waits for long,
 ``Connector`` asks the other hosts, and when one of them was promoted, the connections to the old
@@ -23,18 +24,25 @@ from weakref import WeakKeyDictionary
 import asyncpg
 import structlog
 
-from homing.store.postgres_refusals import NotWritable, place_of
+from homing.store.postgres_refusals import (
+    CONNECTION_ERRORS,
+    NotWritable,
+    place_of,
+    refusal_text,
+)
 
 log = structlog.get_logger("homing.database")
 
 CONNECT_WITHIN_S = 5.0
 NEXT_HOST_S = 0.15  # without a response, until the next host is tried as well
+OTHERS_S = 1.0  # that the first connection waits for the other hosts
 SILENT_S = 0.4  # a statement without a response, until the other hosts are asked
 WATCH_EVERY_S = 0.2
 LOG_EVERY_S = 10.0  # the same refusal of the same server
 
 # The first eight digits of the name of a WAL file are the timeline.
 _TIMELINE = "SELECT substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)"
+_STATE = "SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only') = 'on'"
 _NOT_TOLD = (asyncpg.FeatureNotSupportedError, asyncpg.InsufficientPrivilegeError)
 
 
@@ -104,6 +112,7 @@ class Connector:
         self._hosts: tuple[str, ...] = ()
         self._first = 0  # the host that is tried first
         self._timeline = 0  # the newest that this process has seen
+        self._asked_all = False
         self._origins: WeakKeyDictionary[Any, _Origin] = WeakKeyDictionary()
         self._logged: dict[str, float] = {}  # texts that were logged, and when
         self._holders: list[Holder] = []
@@ -121,9 +130,12 @@ class Connector:
         hosts = self.hosts
         if len(hosts) == 1:
             return await self._open(hosts[0], within_s, options)
-        connection = await self._race(
-            (*hosts[self._first :], *hosts[: self._first]), within_s, options
-        )
+        in_turn = (*hosts[self._first :], *hosts[: self._first])
+        if self._asked_all:
+            connection = await self._race(in_turn, within_s, options)
+        else:
+            connection = await self._newest(in_turn, within_s, options)
+            self._asked_all = True
         self._first = hosts.index(self._origins[connection].host)
         return connection
 
@@ -158,12 +170,42 @@ class Connector:
                 task.cancel()
         raise max(errors, key=_weight)
 
+    async def _newest(self, hosts: Sequence[str], within_s: float, options: dict[str, Any]) -> Any:
+        """The connection to the server with the newest timeline of those that can be used."""
+        loop = asyncio.get_running_loop()
+        tasks = [loop.create_task(self._open(it, within_s, options)) for it in hosts]
+        waiting: set[asyncio.Task[Any]] = set(tasks)
+        ends_at: float | None = None
+        newest: Any = None
+        try:
+            while waiting and (ends_at is None or loop.time() < ends_at):
+                left = None if ends_at is None else ends_at - loop.time()
+                done, waiting = await asyncio.wait(
+                    waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED
+                )
+                if ends_at is None and any(it.exception() is None for it in done):
+                    ends_at = loop.time() + OTHERS_S
+            made = [it.result() for it in tasks if it.done() and it.exception() is None]
+            newest = max(made, key=lambda it: self._origins[it].timeline, default=None)
+        finally:
+            for task in tasks:
+                if newest is None or not task.done() or task.exception() or task.result() != newest:
+                    task.add_done_callback(_close)
+                    task.cancel()
+        if newest is None:
+            raise max((error for it in tasks if (error := it.exception())), key=_weight)
+        for origin in {self._origins[it] for it in made}:
+            if origin.timeline < self._timeline:
+                self._log(self._old_text(origin.host, origin.timeline))
+        return newest
+
     async def _open(
         self, host: str, within_s: float, options: dict[str, Any], *, quiet: bool = False
     ) -> Any:
         connection: Any = await asyncpg.connect(host, timeout=within_s, **options)
         try:
-            timeline = await self._check(connection, host)
+            async with asyncio.timeout(CONNECT_WITHIN_S):
+                timeline = await self._check(connection, host)
         except BaseException as error:
             connection.terminate()
             if isinstance(error, NotWritable) and not quiet and len(self.hosts) > 1:
@@ -174,34 +216,39 @@ class Connector:
 
     async def _check(self, connection: Any, host: str) -> int:
         """The timeline of a writable server, 0 if it is not known; raises NotWritable."""
-        # A server tells what it is when a connection is made.
         at, settings = f"PostgreSQL at {place_of(host).server}", connection.get_settings()
-        if getattr(settings, "in_hot_standby", "off") == "on":
-            raise NotWritable(
-                f"{at} is a standby or in recovery and cannot be written to: {self._advice()}"
-            )
-        if getattr(settings, "default_transaction_read_only", "off") == "on":
-            raise NotWritable(
-                f"{at} is read-only: set default_transaction_read_only off there if it is the"
-                f" primary, or {self._advice()}"
-            )
+        # A server tells what it is when a connection is made; a pooler repeats what it once heard.
+        if _is_on(settings, "in_hot_standby") or _is_on(settings, "default_transaction_read_only"):
+            row = await _ask(connection, _STATE)
+            if row[0]:
+                raise NotWritable(
+                    f"{at} is a standby or in recovery and cannot be written to: {self._advice()}"
+                )
+            if row[1]:
+                raise NotWritable(
+                    f"{at} is read-only: set default_transaction_read_only off there if it is the"
+                    f" primary, or {self._advice()}"
+                )
         if len(self.hosts) == 1:
             return 0
         try:
-            timeline = int(await connection.fetchval(_TIMELINE, timeout=CONNECT_WITHIN_S), 16)
+            timeline = int((await _ask(connection, _TIMELINE))[0], 16)
         except _NOT_TOLD:  # a service that is PostgreSQL in part
             return 0
         except asyncpg.ObjectNotInPrerequisiteStateError:  # Behind a pooler: in recovery.
             raise NotWritable(f"{at} is in recovery: {self._advice()}") from None
         if timeline < self._timeline:
-            raise NotWritable(
-                f"{at} is an old primary: another server has been promoted since (timeline"
-                f" {timeline}, seen {self._timeline}). Stop it and make it a standby of the new"
-                " primary, with pg_rewind or a new base backup; what was written there since is"
-                " not in the new one."
-            )
+            raise NotWritable(self._old_text(host, timeline))
         self._timeline = timeline
         return timeline
+
+    def _old_text(self, host: str, timeline: int) -> str:
+        return (
+            f"PostgreSQL at {place_of(host).server} is an old primary: another server has been"
+            f" promoted since (timeline {timeline}, seen {self._timeline}). Stop it and make it a"
+            " standby of the new primary, with pg_rewind or a new base backup; what was written"
+            " there since is not in the new one."
+        )
 
     def _advice(self) -> str:
         if len(self.hosts) > 1:
@@ -275,6 +322,16 @@ class Connector:
         )
 
 
+async def _ask(connection: Any, text: str) -> Any:
+    """The row of a query; in a transaction, so that a pooler keeps to one server."""
+    async with connection.transaction():
+        return await connection.fetchrow(text)
+
+
+def _is_on(settings: Any, name: str) -> bool:
+    return getattr(settings, name, "off") == "on"
+
+
 def _weight(error: BaseException) -> int:
     """Which of several errors tells most: a refusal by a server, before a server that is away."""
     if isinstance(error, NotWritable):
@@ -291,3 +348,38 @@ def _close(task: asyncio.Task[Any]) -> None:
 async def connect(dsn: str, *, within_s: float = CONNECT_WITHIN_S, **options: Any) -> Any:
     """One connection to the writable server of an address, for a tool."""
     return await Connector(dsn).connect(within_s=within_s, **options)
+
+
+# --- for `homing doctor` ------------------------------------------------------------------------
+
+
+class HostState(NamedTuple):
+    """What one host of an address is at the moment."""
+
+    server: str
+    timeline: int = 0  # of a server that is not in recovery
+    is_standby: bool = False
+    trouble: str = ""  # why it cannot be asked
+
+
+async def host_states(dsn: str, *, within_s: float = CONNECT_WITHIN_S) -> tuple[HostState, ...]:
+    """All hosts of an address that names several; none of an address with one."""
+    hosts = single_hosts(dsn)
+    if len(hosts) == 1:
+        return ()
+    return tuple(await asyncio.gather(*(_host_state(it, within_s) for it in hosts)))
+
+
+async def _host_state(host: str, within_s: float) -> HostState:
+    server = place_of(host).server
+    try:
+        async with asyncio.timeout(within_s):
+            connection: Any = await asyncpg.connect(host, statement_cache_size=0)
+            try:
+                if (await _ask(connection, _STATE))[0]:
+                    return HostState(server, is_standby=True)
+                return HostState(server, timeline=int((await _ask(connection, _TIMELINE))[0], 16))
+            finally:
+                connection.terminate()
+    except CONNECTION_ERRORS as error:
+        return HostState(server, trouble=refusal_text(error, host))

@@ -11,6 +11,7 @@ import apsw
 from msgspec import Struct
 
 from homing.errors import StoreUnavailable
+from homing.store.connect import HostState, connect, host_states
 from homing.store.migrate import MOVED, MOVED_TABLE
 from homing.store.postgres_refusals import CONNECTION_ERRORS, refusal_text
 from homing.store.sqlite import BUSY_MS, sqlite_reason
@@ -29,6 +30,8 @@ class StoreFacts(Struct, frozen=True):
     clock_ms: int | None = None  # the database's own, where it has one
     durability: dict[str, str] = {}  # PostgreSQL's settings that decide whether a commit survives
     async_standbys: tuple[str, ...] = ()  # A failover to one of them may lose commits.
+    hidden_standbys: int = 0  # whose state this user may not see
+    hosts: tuple[HostState, ...] = ()  # of an address that names several
     moved_to: str = ""  # where `homing move` has moved the installation; empty: it is here
 
 
@@ -60,8 +63,6 @@ def inspect_sqlite(file: Path) -> StoreFacts:
 
 async def inspect_postgres(url: str) -> StoreFacts:
     """Raises StoreUnavailable."""
-    from homing.store.connect import connect
-
     try:
         connection = await connect(url, within_s=CONNECT_WITHIN_S)
         try:
@@ -78,8 +79,8 @@ async def inspect_postgres(url: str) -> StoreFacts:
                 )
             }
             standbys = await connection.fetch(
-                "SELECT coalesce(nullif(application_name, ''), client_addr::text, 'unnamed')"
-                " FROM pg_stat_replication WHERE sync_state = 'async' ORDER BY 1"
+                "SELECT coalesce(nullif(application_name, ''), client_addr::text, 'unnamed'),"
+                " sync_state FROM pg_stat_replication ORDER BY 1"
             )
             moved_to = ""
             if await connection.fetchval(MOVED["postgres"]):
@@ -89,6 +90,7 @@ async def inspect_postgres(url: str) -> StoreFacts:
                 last = await connection.fetchval("SELECT coalesce(max(id), 0) FROM event")
         finally:
             await connection.close()
+        hosts = await host_states(url, within_s=CONNECT_WITHIN_S)
     except CONNECTION_ERRORS as error:
         raise StoreUnavailable(refusal_text(error, url)) from error
     return StoreFacts(
@@ -97,7 +99,9 @@ async def inspect_postgres(url: str) -> StoreFacts:
         last_id=int(last),
         clock_ms=int(row[2]),
         durability=durability,
-        async_standbys=tuple(str(one[0]) for one in standbys),
+        async_standbys=tuple(str(one[0]) for one in standbys if one[1] == "async"),
+        hidden_standbys=sum(one[1] is None for one in standbys),
+        hosts=hosts,
         moved_to=moved_to,
     )
 
@@ -166,8 +170,6 @@ class FleetFacts(Struct, frozen=True):
 
 async def inspect_fleet(url: str) -> FleetFacts:
     """Raises StoreUnavailable."""
-    from homing.store.connect import connect
-
     try:
         connection: Any = await connect(
             url, within_s=CONNECT_WITHIN_S, command_timeout=CONNECT_WITHIN_S, statement_cache_size=0

@@ -478,10 +478,7 @@ class PostgresDb:
                     if self._compared.get(mark[:2]) != self._hot.opened:
                         await self._compare_mark(connection, mark)
                     if await self._is_committed(connection, mark):
-                        self._marks.commit(mark)
-                        known: T = self._result_of(mark)
-                        await connection.execute("ROLLBACK")
-                        return known
+                        return await self._finish_again(connection, mark)
                 result = await operation(tx)
             except Exception:
                 with contextlib.suppress(*_LOST):
@@ -489,7 +486,8 @@ class PostgresDb:
                 raise
             finally:
                 self.count += tx.count
-            if not tx.wrote:
+            # A batch that finds all its rows there waits for the standby, too: _finish_again.
+            if not tx.wrote and mark is None:
                 await connection.execute("ROLLBACK")
                 return result
             await self._finish(connection, mark, result)
@@ -503,6 +501,18 @@ class PostgresDb:
         """
         token = self._spec.base ^ mark.number
         return not await connection.fetch(_MARK, mark.node, mark.kind, token)
+
+    async def _finish_again(self, connection: Any, mark: Mark) -> Any:
+        """The result of a batch that an earlier run has committed.
+
+        That run's rows can be seen, but a synchronous standby may not have them: after a crash, or
+        where its wait was cancelled, PostgreSQL shows what it has not yet replicated. This
+        transaction has locked the row of the mark, so its own COMMIT waits for the standby, and
+        with it for everything before.
+        """
+        await connection.execute("COMMIT")
+        self._marks.commit(mark)
+        return self._result_of(mark)
 
     def _result_of(self, mark: Mark) -> Any:
         """The result of a committed batch; unknown if the process that wrote it has ended."""
