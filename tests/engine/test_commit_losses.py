@@ -12,6 +12,7 @@ from engine.fleet_world import URL, FleetWorld, at, fleet, two
 from engine.world import SECOND
 from homing.engine.options import EngineOptions
 from homing.errors import CommitsLost, DatabaseBehind
+from homing.model import id_floor
 from homing.policy.commit_loss import missing_text
 from homing.sim.loop import run_virtual
 from rollback import Standby
@@ -103,6 +104,39 @@ def test_deliveries_whose_outcomes_are_lost_are_sent_again_and_settled() -> None
         assert len(world.all_hits(URL)) == 6
         assert len(set(world.all_hits(URL))) == 3
         assert (await world.db.raw(lambda run: run("SELECT count(*) FROM pending"))) == [(0,)]
+
+    fleet(story)
+
+
+def test_a_second_loss_that_is_noticed_while_the_first_is_healed_leaves_no_bucket_behind() -> None:
+    """The buckets were taken again meanwhile: in the store they are of this process."""
+
+    async def story(world: FleetWorld) -> None:
+        await two(world)
+        owner, _, _ = await at(world)
+        losses, honest = owner.engine.losses, owner.engine.losses.write
+
+        async def slow() -> None:
+            await world.wait(5 * SECOND)
+            await honest()
+
+        losses.write = slow  # type: ignore[method-assign]
+        fleet_of_owner = owner.engine._fleet
+        assert fleet_of_owner is not None
+        for kind in ("publish", "settle"):
+            fleet_of_owner.behind(
+                DatabaseBehind(kind, seen=id_floor(world.clock.now()), found=None)
+            )
+            await world.wait(4 * SECOND)
+        await world.wait(30 * SECOND)
+
+        held = [bucket for it in world.machines for bucket in it.buckets]
+        assert sorted(held) == list(range(256))
+        assert {it.kind for it in await losses.confirm()} == {"publish", "settle"}
+        assert losses.unconfirmed == ()
+        await world.publish()
+        await world.wait(3 * SECOND)
+        assert len(world.all_hits(URL)) == 1
 
     fleet(story)
 

@@ -102,6 +102,7 @@ class Fleet:
         self._polls = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._healing = False
+        self._to_heal: dict[int, int] = {}  # buckets with the highest epochs that were seen
         self.state: FleetState | None = None
         self.lost = 0  # buckets that other processes took from this one
         self.topics: dict[str, Callable[[], None]] = {}  # called when a topic has changed
@@ -239,9 +240,14 @@ class Fleet:
             epochs[bucket] = max(epochs.get(bucket, 0), own)
         self.lose(range(BUCKETS))
         self._ownership.extend(0)
+        self._add_to_heal(epochs)
         if not self._healing:
             self._healing = True
-            self._spawn(self._heal(epochs))
+            self._spawn(self._heal())
+
+    def _add_to_heal(self, epochs: dict[int, int]) -> None:
+        for bucket, epoch in epochs.items():
+            self._to_heal[bucket] = max(self._to_heal.get(bucket, 0), epoch)
 
     async def _find_losses(self, known: int, version: int) -> None:
         """Compare what this process has seen of its batches and of the catalog with the store."""
@@ -252,9 +258,10 @@ class Fleet:
         if version < known and not self._healing:
             self.behind(DatabaseBehind("catalog", seen=known, found=version))
 
-    async def _heal(self, epochs: dict[int, int]) -> None:
+    async def _heal(self) -> None:
         try:
-            while True:
+            while self._to_heal:  # A further loss may be noticed meanwhile.
+                epochs, self._to_heal = self._to_heal, {}
                 try:
                     async with self._changing:
                         version = self._catalog.version
@@ -262,12 +269,11 @@ class Fleet:
                     await self._barrier.catch_up()
                     await self._losses.write()
                 except HomingError as error:
+                    self._add_to_heal(epochs)
                     log.warning(
                         "lost commits: the store cannot be read again yet", error=str(error)
                     )
                     await asyncio.sleep(AGAIN_MS / 1000)
-                else:
-                    break
         finally:
             self._healing = False
         self._wake.set()
