@@ -274,7 +274,7 @@ BUGS = [
     ),
     fleet_bug(
         "an epoch comes again",
-        replace_sql("leases_take", "epoch = epoch + 1", "epoch = epoch"),
+        replace_sql("leases_take", "epoch = max(epoch + 1, ?2)", "epoch = max(epoch, ?2 - ?2)"),
     ),
     fleet_bug(
         "sending goes on when the lease is over",

@@ -8,7 +8,7 @@ from collections import Counter
 
 from homing.net.clock import monotonic
 from simulation.failover_seed import run_failover_seed
-from simulation.planting import Change, planted, remove, replace
+from simulation.planting import Change, planted, remove, replace, replace_sql
 from simulation.run import quiet
 
 SEEDS = 200
@@ -38,6 +38,10 @@ BUGS: dict[str, tuple[Change, int]] = {
             "[(it[1], it[0], member_id) for it in sorted(epochs.items())])",
         ),
         1,
+    ),
+    "an epoch that was lost is given to another process": (
+        replace_sql("leases_take", "max(epoch + 1, ?2)", "max(epoch + 1, ?2 - ?2)"),
+        4,
     ),
     "an older batch in the database is not noticed": (
         replace(

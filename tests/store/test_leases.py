@@ -91,7 +91,17 @@ async def test_what_is_free_is_taken_once(leases: Leases) -> None:
     replies = await asyncio.gather(leases.take(one.id, seen), leases.take(two.id, seen))
     taken = [bucket for reply in replies for bucket in reply]
     assert sorted(taken) == list(range(256))
-    assert {epoch for reply in replies for epoch in reply.values()} == {1}
+    assert all(epoch > seen[it] for reply in replies for it, epoch in reply.items())
+
+
+async def test_an_epoch_that_a_failover_has_lost_is_not_given_to_another_process(
+    db: Db, leases: Leases, time: Time
+) -> None:
+    one, two = await joined(leases), await joined(leases, "b:1")
+    lost = await leases.take(one.id, {7: 0})
+    await db.raw(lambda run: run("UPDATE lease SET owner = NULL, epoch = 0 WHERE bucket = 7"))
+    time.now += 1
+    assert (await leases.take(two.id, {7: 0}))[7] > lost[7]
 
 
 async def test_a_bucket_is_taken_over_when_its_owner_falls_silent_and_not_before(
@@ -104,7 +114,8 @@ async def test_a_bucket_is_taken_over_when_its_owner_falls_silent_and_not_before
     time.now += 1
     await leases.renew(two.id, delivers=True, lease_ms=LEASE)
     theirs = await leases.take(two.id, mine)
-    assert theirs == {bucket: epoch + 1 for bucket, epoch in mine.items()}
+    assert theirs.keys() == mine.keys()
+    assert all(epoch > mine[bucket] for bucket, epoch in theirs.items())
     standing = await leases.renew(one.id, delivers=True, lease_ms=LEASE)
     assert standing is not None
     assert {it.owner for it in standing.leases} == {two.id}
@@ -155,7 +166,7 @@ async def test_a_late_settle_is_refused_whole_and_names_the_buckets(db: Db, leas
     (delivery,) = event.deliveries
     batch = SettleBatch(
         number=scene.number(),
-        fences=((bucket, epochs[bucket]), ((bucket + 1) % 256, 1)),
+        fences=((bucket, epochs[bucket]), ((bucket + 1) % 256, epochs[(bucket + 1) % 256])),
         finished=(scene.make.finished(delivery),),
         attempts=(scene.make.attempt(delivery),),
         endpoints=(scene.endpoint,),

@@ -108,7 +108,7 @@ class Leases:
         free = [row[0] for row in held if row[1] is None or row[1] in gone]
         if not free:
             return {}
-        taken = await tx.all("leases_take", owner=member_id, buckets=free)
+        taken = await tx.all("leases_take", owner=member_id, now=now, buckets=free)
         return dict(taken)
 
     @transaction()

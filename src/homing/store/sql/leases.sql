@@ -78,11 +78,12 @@ SELECT id FROM process WHERE id IN (SELECT value FROM json_each(:ids));
 SELECT id FROM process WHERE id = ANY(:ids::bigint[]);
 
 -- name: leases_take [sqlite]
-UPDATE lease SET owner = :owner, epoch = epoch + 1
+-- An epoch is at least the time: one that a failover has lost is not given to another process.
+UPDATE lease SET owner = :owner, epoch = max(epoch + 1, :now)
 WHERE bucket IN (SELECT value FROM json_each(:buckets)) RETURNING bucket, epoch;
 
 -- name: leases_take [postgres]
-UPDATE lease SET owner = :owner, epoch = epoch + 1
+UPDATE lease SET owner = :owner, epoch = greatest(epoch + 1, :now::bigint)
 WHERE bucket = ANY(:buckets::smallint[]) RETURNING bucket, epoch;
 
 -- name: leases_give [sqlite]
