@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import asyncpg
 import pytest
@@ -95,7 +96,7 @@ async def test_what_is_free_is_taken_once(leases: Leases) -> None:
 
 
 async def test_an_epoch_that_a_failover_has_lost_is_not_given_to_another_process(
-    db: Db, leases: Leases, time: Time
+    db: Any, leases: Leases, time: Time
 ) -> None:
     one, two = await joined(leases), await joined(leases, "b:1")
     lost = await leases.take(one.id, {7: 0})

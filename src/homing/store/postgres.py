@@ -478,7 +478,8 @@ class PostgresDb:
                     if self._compared.get(mark[:2]) != self._hot.opened:
                         await self._compare_mark(connection, mark)
                     if await self._is_committed(connection, mark):
-                        return await self._finish_again(connection, mark)
+                        known: T = await self._finish_again(connection, mark)
+                        return known
                 result = await operation(tx)
             except Exception:
                 with contextlib.suppress(*_LOST):
