@@ -76,7 +76,8 @@ class Running(Struct, frozen=True):
 
 
 def _key_file(settings: Settings) -> str:
-    return str((settings.database.directory / ADMIN_KEY_FILE).absolute())
+    path = settings.database.directory / ADMIN_KEY_FILE
+    return str(path.absolute()) if path.is_file() else ""
 
 
 @contextlib.asynccontextmanager
