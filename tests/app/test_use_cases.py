@@ -116,7 +116,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "Deliveries.cancel": (f"POST {DLV}/{{id}}/cancel", "POST /deliveries/{id}/cancel"),
     "Deliveries.cancel_some": ("POST /bulk/cancel", "GET /bulk/cancelling"),
     "Deliveries.recent_attempts": ("GET /v1/attempts",),
-    "Replays.count": ("GET /bulk", "GET /endpoints/{id}/replay-count"),
+    "Replays.count": ("GET /bulk", "GET /bulk/failed", "GET /endpoints/{id}/replay-count"),
     "Replays.start": ("POST /v1/replays", "POST /bulk/replay", "POST /endpoints/{id}/replay"),
     "Replays.count_past": ("GET /subscriptions/{id}/backfill-count",),
     "Replays.backfill": (f"POST {SUB}/{{id}}/backfill", "POST /subscriptions/{id}/backfill"),
