@@ -70,16 +70,17 @@ function show(chart) {
   }
 }
 
-// Why deliveries of the chosen span have not arrived; asked once for each span.
+const causesOf = ({ figure }) => figure.querySelector(".chart-causes");
+
+// Why deliveries of the chosen span have not arrived; asked again when its counts have changed.
 function showCauses(chart, places) {
   const { figure, numbers } = chart;
-  const place = figure.querySelector(".chart-causes");
+  const place = causesOf(chart);
   if (!place) return;
   place.hidden = !places;
-  const asked = places ? `${numbers.at[places[0]]} ${numbers.at[places[1]]}` : "";
+  const asked = places ? `${chart.chosen} ${inWords(numbers, ...places)}` : "";
   if (!places || chart.asked === asked) return;
   chart.asked = asked;
-  place.replaceChildren();
   const iso = (seconds) => new Date(seconds * 1000).toISOString();
   const q = `since:${iso(numbers.at[places[0]])} until:${iso(numbers.at[places[1]] + stepOf(numbers))} ${figure.dataset.query}`.trim();
   fetch(`${place.dataset.path}?${new URLSearchParams({ q })}`, { headers: { "HX-Request": "true" } })
@@ -101,7 +102,7 @@ function mark(chart) {
 
 function choose(chart, from, to) {
   const { at } = chart.numbers;
-  chart.asked = "";
+  causesOf(chart)?.replaceChildren();
   chart.chosen = from === null ? null : [at[from], at[to] + stepOf(chart.numbers)];
   mark(chart);
   show(chart);
