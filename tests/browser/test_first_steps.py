@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import expect
@@ -15,10 +16,10 @@ from homing.testing import HomingServer, running_server
 
 
 @pytest.fixture
-def server() -> HomingServer:
+def server() -> Iterator[HomingServer]:
     """One that may not connect to loopback addresses, as every new installation."""
     with running_server(Settings.of(listen="127.0.0.1:0")) as server:
-        yield server  # type: ignore[misc]
+        yield server
 
 
 def test_a_link_signs_in_once(person: Person, server: HomingServer) -> None:
