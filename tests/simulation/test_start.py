@@ -20,6 +20,7 @@ from homing.policy.presets import WORKFRONT
 from homing.server.simulator import scenario_text
 from homing.sim.play import Played, play
 from homing.sim.read import read_scenario
+from homing.sim.record import StateLine
 from homing.sim.scenario import Start
 from homing.sim.summary import summarize
 
@@ -65,11 +66,11 @@ def played(start: str) -> Played:
 
 
 def changes(run: Played) -> list[tuple[str, str]]:
-    return [
-        (line.before, line.after)  # type: ignore[union-attr]
-        for line in run.trace.lines
-        if line.kind == "state"
-    ]
+    return [(it.before, it.after) for it in run.trace.lines if isinstance(it, StateLine)]
+
+
+def first_change(run: Played) -> StateLine:
+    return next(it for it in run.trace.lines if isinstance(it, StateLine))
 
 
 def test_counters_bring_an_endpoint_nearer_to_its_limits() -> None:

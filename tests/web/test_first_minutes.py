@@ -20,6 +20,7 @@ from homing.server.settings import Settings
 from homing.testing import HomingServer, running_server
 from homing.web.dashboard.characters import readable, visible
 from homing.web.dashboard.export import cell
+from homing.web.dashboard.files import Files
 from web.browse import Browser, text
 from web.house import House, live
 from web.test_pages import Person
@@ -92,6 +93,19 @@ def test_a_command_of_the_first_steps_works_as_it_is_pasted(server: HomingServer
     assert f"--server {server.url}" in page
     viewer = server.client.create_key("v", "viewer", tenant="quite-new").key
     assert "admin.key" not in Person(server, viewer).see("/")
+
+
+def test_all_scripts_and_styles_are_small_when_they_are_sent(server: HomingServer) -> None:
+    """A page, without its HTML, stays far below 145 kB."""
+    files = Files()
+    names = [it for it in files.names if not it.endswith(".txt")]
+    assert sum(len(files.compressed(it)) for it in names) < 85_000
+    got = httpx.get(f"{server.url}{files.root}/app.js", headers={"accept-encoding": "gzip"})
+    assert got.headers["content-encoding"] == "gzip"
+    assert got.content == files.get("app.js").content  # type: ignore[union-attr]
+    plain = httpx.get(f"{server.url}{files.root}/app.js", headers={"accept-encoding": "identity"})
+    assert "content-encoding" not in plain.headers
+    assert plain.content == got.content
 
 
 # --- sign-in links --------------------------------------------------------------------------

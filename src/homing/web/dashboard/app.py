@@ -388,14 +388,20 @@ class _Static:
         # A page from before an update asks with the old digest: it gets the new file, uncached.
         current = files.root == f"/static/{params['digest']}"
         caching = b"public, max-age=31536000, immutable" if current else b"no-store"
+        body = file.content
         head = [
             *HEADERS,
             (b"cache-control", caching),
             (b"content-type", file.content_type),
-            (b"content-length", b"%d" % len(file.content)),
+            (b"vary", b"accept-encoding"),
         ]
+        # Pages are not compressed: their size would tell about a secret beside an echoed text.
+        if b"gzip" in dict(scope["headers"]).get(b"accept-encoding", b""):
+            body = files.compressed(params["name"])
+            head.append((b"content-encoding", b"gzip"))
+        head.append((b"content-length", b"%d" % len(body)))
         await send({"type": "http.response.start", "status": 200, "headers": head})
-        body = b"" if scope["method"] == "HEAD" else file.content
+        body = b"" if scope["method"] == "HEAD" else body
         await send({"type": "http.response.body", "body": body})
 
 
