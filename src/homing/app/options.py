@@ -11,6 +11,7 @@ from msgspec import Struct
 from homing.app.access import ADMINS, Caller
 from homing.app.simulation import Simulate
 from homing.model import Target, Verification
+from homing.policy.built_in_receiver import HOST
 from homing.policy.networks import Network
 from homing.policy.people import PeopleOptions
 from homing.policy.quota import Quota
@@ -48,6 +49,16 @@ class AppOptions(Struct, frozen=True):
     simulate: Simulate | None = None  # None: this process has no simulator
     verification: Verification = Verification.NONE  # of every new URL, at least
     origin: str = ""  # of this sender in the handshake of CloudEvents; empty: it has no name
+
+    @property
+    def can_receive(self) -> bool:
+        """Whether tenants may use the built-in receiver, which answers no challenges."""
+        target = Target("http", HOST, 80, "/", HOST)
+        return (
+            self.has_receiver
+            and self.verification is Verification.NONE
+            and not self.refuses(target)
+        )
 
     def refusal(self, target: Target, *, caller: Caller, tenant: str, url: str) -> str:
         """Why a caller may not send to this target, or ""; the log has the rule and ``url``.
