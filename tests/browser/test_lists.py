@@ -78,6 +78,7 @@ def test_a_list_is_exported_and_a_cell_is_never_a_formula(
     assert row["description"] == "'=HYPERLINK(1)"
 
 
+@pytest.mark.long
 def test_an_operator_sees_one_tenant_and_those_that_need_attention_first(
     person: Person, server: HomingServer, receiver: Hook
 ) -> None:

@@ -154,6 +154,7 @@ def test_a_large_or_deep_body_is_folded_searched_and_never_freezes_the_page(
     expect(page.locator("#event-data mark")).to_have_text("needle")
 
 
+@pytest.mark.long
 def test_two_attempts_are_compared_and_the_whole_excerpt_is_shown(
     person: Person, server: HomingServer, changing: str
 ) -> None:
