@@ -49,6 +49,7 @@ GIVEN: dict[str, dict[str, Any]] = {
         "json": {**NEW, "token": CANARY, "headers": {"x-own": CANARY}, "secret": SECRET}
     },
     "POST /subscriptions": {"form": {**NEW_FORM, "token": CANARY}},
+    "POST /first-steps/receiver": {"form": {"tenant": "acme"}},
     f"PATCH {SUB}/{{id}}": {"json": {"token": CANARY, "description": "new"}},
     "POST /subscriptions/{id}": {"form": {**NEW_FORM, "token": CANARY, "description": "new"}},
     f"POST {SUB}/{{id}}/secret/rotate": {"json": {"secret": SECRET}},
@@ -77,6 +78,7 @@ GIVEN: dict[str, dict[str, Any]] = {
 # The values of the entry, before and after: None, or some that it must contain.
 CHANGE: dict[str, tuple[dict[str, Any] | None, dict[str, Any] | None]] = {
     "Subscriptions.create": (None, {"url": "https://new.example/", "token": HIDDEN}),
+    "BuiltInReceiver.add": (None, {"types": ["*"]}),
     "Subscriptions.change": ({"description": ""}, {"description": "new", "token": CHANGED}),
     "Subscriptions.delete": ({"url": "https://receiver.example/hook"}, None),
     "Subscriptions.rotate": ({"secrets": 1}, {"secrets": CHANGED}),
@@ -133,6 +135,7 @@ def test_every_changing_use_case_is_tried_and_every_other_one_changes_nothing() 
         "Events.try_filters",
         "Events.try_filters_on_latest",
         "Subscriptions.check",
+        "Tenants.page",  # It sets a cookie.
         "NoticeTargets.test",  # It sends a message and stores nothing.
     }
     assert TABLE.keys() >= CHANGING

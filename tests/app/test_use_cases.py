@@ -42,12 +42,18 @@ TGT = "/v1/notice-targets"
 
 # The routes of each use case, without the transport: their paths tell it.
 TABLE: dict[str, tuple[str, ...]] = {
-    "Publishing.publish": ("POST /v1/events", "POST /events"),
+    "Publishing.publish": ("POST /v1/events", "POST /events", "POST /first-steps/event"),
     "Events.page": ("GET /v1/events", "GET /events"),
     "Events.get": ("GET /v1/events/{id}", "GET /events/{tenant}/{id:path}"),
+    "Events.data": ("GET /event-data/{tenant}/{id:path}",),
     "Events.try_filters": ("POST /v1/filters/try",),
     "Events.try_filters_on_latest": ("POST /subscriptions/try",),
-    "Subscriptions.create": (f"POST {SUB}", "POST /subscriptions", "GET /subscriptions/new"),
+    "Subscriptions.create": (
+        f"POST {SUB}",
+        "POST /subscriptions",
+        "GET /subscriptions/new",
+    ),
+    "BuiltInReceiver.add": ("POST /first-steps/receiver",),
     "Subscriptions.page": (f"GET {SUB}", "GET /subscriptions"),
     "Subscriptions.get": (f"GET {SUB}/{{id}}", "GET /subscriptions/{id}"),
     "Subscriptions.change": (
@@ -96,7 +102,11 @@ TABLE: dict[str, tuple[str, ...]] = {
     "Causes.page": ("GET /v1/causes",),
     "Causes.incidents": ("GET /incidents",),
     "Deliveries.page": (f"GET {DLV}", "GET /deliveries"),
-    "Deliveries.get": (f"GET {DLV}/{{id}}", "GET /deliveries/{id}"),
+    "Deliveries.get": (
+        f"GET {DLV}/{{id}}",
+        "GET /deliveries/{id}",
+        "GET /deliveries/{id}/compare",
+    ),
     "Deliveries.sent_request": (
         "GET /deliveries/{id}/attempts/{number}/request",
         "GET /deliveries/{id}/attempts/{number}/request/body",
@@ -106,7 +116,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "Deliveries.cancel": (f"POST {DLV}/{{id}}/cancel", "POST /deliveries/{id}/cancel"),
     "Deliveries.cancel_some": ("POST /bulk/cancel", "GET /bulk/cancelling"),
     "Deliveries.recent_attempts": ("GET /v1/attempts",),
-    "Replays.count": ("GET /bulk", "GET /endpoints/{id}/replay-count"),
+    "Replays.count": ("GET /bulk", "GET /bulk/failed", "GET /endpoints/{id}/replay-count"),
     "Replays.start": ("POST /v1/replays", "POST /bulk/replay", "POST /endpoints/{id}/replay"),
     "Replays.count_past": ("GET /subscriptions/{id}/backfill-count",),
     "Replays.backfill": (f"POST {SUB}/{{id}}/backfill", "POST /subscriptions/{id}/backfill"),
@@ -143,6 +153,11 @@ TABLE: dict[str, tuple[str, ...]] = {
     "Status.metrics": ("GET /metrics",),
     "Status.system": ("GET /system",),
     "Simulations.run": ("GET /simulator",),
+    "Exports.deliveries": ("GET /deliveries.csv", "GET /deliveries.ndjson"),
+    "Exports.endpoints": ("GET /endpoints.csv", "GET /endpoints.ndjson"),
+    "Exports.events": ("GET /events.csv", "GET /events.ndjson"),
+    "Exports.subscriptions": ("GET /subscriptions.csv", "GET /subscriptions.ndjson"),
+    "Tenants.page": ("GET /tenants", "POST /tenants"),
     "Sessions.sign_out": (),  # a route of the dashboard that is not a page
 }
 # Use cases that a route calls besides the one that it names.
@@ -151,7 +166,8 @@ PARTS = {
     "Endpoints.get",
     "Endpoints.refused",
     "Endpoints.subscriptions",
-    "Events.data",
+    "Simulations.endpoint",
+    "BuiltInReceiver.only_subscription",
     "Search.examples",
     "Status.certificates",
     "Status.condition",
@@ -310,6 +326,7 @@ def id_of(route: str, found: Objects) -> str:
         "replays": found.replay,
         "erasures": found.erasure,
         "events": found.event,
+        "event-data": found.event,
         "keys": found.key,
     }.items():
         if part in path:

@@ -47,6 +47,7 @@ def test_a_span_on_a_chart_is_put_into_words_and_leads_to_its_deliveries_and_the
     page.mouse.move(box["x"] + box["width"] - 2, box["y"] + 30, steps=5)
     page.mouse.up()
     expect(words).to_contain_text("3 delivered, 1 failed")
+    expect(page.locator(".chart-causes")).to_contain_text("503 Service Unavailable 1 pending")
     chosen = words.inner_text()
     client.publish("invoice.paid", {"id": 5})  # The page changes; the span stays.
     server.settle()

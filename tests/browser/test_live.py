@@ -115,7 +115,7 @@ def test_what_a_person_opened_and_typed_stays_while_the_page_changes(
     (delivery,) = server.client.deliveries()
     person.sign_in()
     person.open(f"/deliveries/{delivery.id}")
-    page.get_by_text("Raw data").click()
+    page.locator("#event-data").get_by_role("button", name="As sent").click()
     page.locator("#attempt-1 > summary").click()
     page.locator("#attempt-1").get_by_text("Copy as curl").click()
     command = page.locator("#sent-1 code").first
@@ -129,7 +129,8 @@ def test_what_a_person_opened_and_typed_stays_while_the_page_changes(
     expect(page.locator(".attempt")).to_have_count(4)
     assert page.locator("#attempt-1").get_attribute("open") is not None
     expect(command).to_be_visible()
-    expect(page.get_by_text("Raw data").locator("xpath=../pre")).to_be_visible()
+    as_sent = page.locator("#event-data").get_by_role("button", name="As sent")
+    expect(as_sent).to_have_attribute("aria-pressed", "true")
     expect(page.locator("#attempt-4")).to_have_attribute("open", "")
 
 

@@ -84,7 +84,7 @@ def test_the_pages_stand_wide_and_narrow_light_and_dark_without_barriers(
     person.finds_no_barrier()
     person.keeps("sign-in")
     person.sign_in()
-    person.sees("No deliveries yet")
+    person.sees("Your first delivery")
     person.finds_no_barrier()
     person.keeps("overview-empty")
     server.client.subscribe(receiver.url, ["*"])

@@ -145,6 +145,7 @@ async def test_endpoints_are_found_counted_and_sorted(db: Db) -> None:
     assert await found(tenant="nobody") == []
     for sort in EndpointSort:
         assert len(await found(sort=sort)) == 2
+    assert (await found(sort=EndpointSort.ATTENTION))[0] == bad.id
     assert (await found(sort=EndpointSort.FAILING))[0] == bad.id
     assert (await found(sort=EndpointSort.RATE))[0] == bad.id
     counts = await views.counts(tenant=None, limit=100)

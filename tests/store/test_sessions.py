@@ -16,7 +16,17 @@ def session(number: int, *, holder: str = "holder", since: int | None = None) ->
 
 
 async def opened(store: Keys, one: KeySession, *, most: int = 9, too_old: int = 0) -> list[str]:
-    return await store.open_session(one, max_sessions=most, too_old=too_old)
+    ended = await store.open_session(one, max_sessions=most, too_old=too_old)
+    assert ended is not None
+    return ended
+
+
+async def test_a_sign_in_link_opens_one_session_and_no_other(db: Db) -> None:
+    store = Keys(db)
+    for number, link in ((1, "aa"), (2, "aa"), (3, "bb")):
+        ended = await store.open_session(session(number), max_sessions=9, too_old=0, link=link)
+        assert (ended is None) is (number == 2)
+    assert [await store.has_session(session(it).id) for it in (1, 2, 3)] == [True, False, True]
 
 
 async def test_a_session_is_there_until_it_ends(db: Db) -> None:

@@ -26,7 +26,12 @@ URL = "https://receiver.example/hook"
 
 def use_cases(world: World, api_keys: ApiKeys | None = None, **options: Any) -> App:
     """The use cases on this world; without options nothing is limited or refused."""
-    given: dict[str, Any] = {"policies": frozenset(), "refuses": lambda _: "", **options}
+    given: dict[str, Any] = {
+        "policies": frozenset(),
+        "refuses": lambda _: "",
+        "has_receiver": True,
+        **options,
+    }
     return App(
         world.engine,
         world.views,

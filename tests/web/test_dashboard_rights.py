@@ -17,6 +17,9 @@ from web.house import URL, House, live, use_cases
 # Every command of the dashboard, and the operation of the API that does the same.
 SAME_AS = {
     "/events": "publishEvents",
+    "/first-steps/event": "publishEvents",
+    "/first-steps/receiver": "createSubscription",
+    "/tenants": "getLedger",
     "/deliveries/{id}/replay": "replayDelivery",
     "/deliveries/{id}/cancel": "cancelDelivery",
     "/bulk/replay": "startReplay",

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from html import unescape
 from http.client import HTTPConnection
 from pathlib import Path
 
+import httpx
 import pytest
 
 ENVIRON = {name: value for name, value in os.environ.items() if not name.startswith("HOMING_")}
@@ -107,7 +110,10 @@ def test_a_new_key_is_shown_once_in_a_terminal_and_never_in_a_log(tmp_path: Path
     said = in_terminal(tmp_path / "seen")
     key = (tmp_path / "seen" / "admin.key").read_text().strip()
     assert f"shown this once: {key}" in said
-    assert key not in in_terminal(tmp_path / "seen")
+    assert "/sign-in#hl_" in said
+    again = in_terminal(tmp_path / "seen")
+    assert key not in again
+    assert "/sign-in#hl_" in again
 
     logged = start(tmp_path / "logged", "--listen", "127.0.0.1:0")
     try:
@@ -118,6 +124,34 @@ def test_a_new_key_is_shown_once_in_a_terminal_and_never_in_a_log(tmp_path: Path
         logged.kill()
         out, err = logged.communicate()
     assert "hk_" not in out + err
+    assert "hl_" not in said + out + err
+
+
+def test_a_command_of_the_first_steps_works_as_pasted_from_any_directory(tmp_path: Path) -> None:
+    data = tmp_path / "the data"
+    process = start(data, "--listen", "127.0.0.1:0")
+    try:
+        address = greeting(process, 1).split()[-1]
+        key = (data / "admin.key").read_text().strip()
+        with httpx.Client(base_url=address) as browser:
+            browser.post("/sign-in", data={"key": key})
+            page = unescape(browser.get("/").text)
+        found = re.search(r"<code>homing (publish .*?)</code>", page)
+        assert found is not None, page
+        pasted = f"{shlex.quote(sys.executable)} -m homing.cli.main {found[1]}"
+        ran = subprocess.run(
+            ["bash", "-c", pasted],
+            cwd="/",
+            env=ENVIRON,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stderr
+        assert "Published" in ran.stdout
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_one_line_tells_of_variables_that_kubernetes_injects(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ class Caller(Struct, frozen=True):
     key_id: int | None = None  # None: the admin key of the settings, or no key
     address: str = ""  # of the connection
     person: str = ""  # as an authenticating proxy names the person
+    chosen: str | None = None  # the tenant whose lists a caller of all tenants wants to see
     # Counts a changing call of the tenant, and raises TooMany; None: no limit.
     on_change: Callable[[str], None] | None = None
 
@@ -79,7 +80,7 @@ class Caller(Struct, frozen=True):
         To a caller of one tenant, every other tenant looks like one that does not exist.
         """
         if self.tenant is None:
-            return tenant
+            return self.chosen if tenant is None else tenant
         return self.tenant if tenant in {None, self.tenant} else NO_TENANT
 
     def scope_one(self, tenant: str | None) -> str:
@@ -88,7 +89,7 @@ class Caller(Struct, frozen=True):
 
     def tenant_or_default(self, tenant: str | None) -> str:
         """The tenant of a new object: the given one, else the caller's, else `default`."""
-        return tenant if tenant is not None else self.tenant or DEFAULT_TENANT
+        return tenant if tenant is not None else self.tenant or self.chosen or DEFAULT_TENANT
 
 
 ANONYMOUS = Caller("", Role.VIEWER, "")  # the caller of operations that need no key

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from homing.app.audit import Audit, AuditLog
 from homing.app.auth import Authenticator
+from homing.app.built_in_receiver import BuiltInReceiver
 from homing.app.causes import Causes
 from homing.app.deliveries import Deliveries
 from homing.app.endpoints import Endpoints
 from homing.app.erasures import Erasures
 from homing.app.events import Events
+from homing.app.exports import Exports
 from homing.app.figures import Figures
 from homing.app.keys import Keys
 from homing.app.lost_commits import LostCommits
@@ -25,6 +27,7 @@ from homing.app.signing_keys import SigningKeys
 from homing.app.simulation import Simulations
 from homing.app.status import Status
 from homing.app.subscriptions import Subscriptions
+from homing.app.tenants import Tenants
 from homing.app.workfront import WorkfrontSubscriptions
 from homing.engine.engine import Engine
 from homing.engine.keys import ApiKeys
@@ -57,6 +60,13 @@ class App:
         self.workfront = WorkfrontSubscriptions(engine, views, self.subscriptions)
         self.endpoints = Endpoints(engine, views, options.now)
         self.deliveries = Deliveries(engine, views, quotas, options.now)
+        self.exports = Exports(
+            deliveries=self.deliveries,
+            endpoints=self.endpoints,
+            events=self.events,
+            subscriptions=self.subscriptions,
+            now=options.now,
+        )
         self.causes = Causes(engine, views, options.now)
         self.pull = Pull(engine, views, pull, now=options.now)
         self.replays = Replays(engine, views, quotas, options.now)
@@ -72,4 +82,9 @@ class App:
         self.authenticator.on_anonymous = self.audit.refusals.anonymous
         self.people.on_refused = self.audit.refusals.anonymous
         self.sessions.on_refused = self.audit.refusals.refused
-        self.simulations = Simulations(options.simulate)
+        self.built_in_receiver = BuiltInReceiver(
+            views, self.subscriptions, options.admin_key, available=options.can_receive
+        )
+        self.key_file = options.key_file
+        self.tenants = Tenants(views)
+        self.simulations = Simulations(options.simulate, engine, views, options.now)

@@ -59,7 +59,8 @@ class Events:
     @use_case(READERS)
     async def data(self, caller: Caller, key: str, *, tenant: str) -> bytes | None:
         """The data of an event; None if it is past retention."""
-        row = await self._views.event(key, tenant=caller.scope_one(tenant))
+        tenant = caller.scope_one(tenant)
+        row = await self._views.event(key, tenant=tenant) if is_key(key) else None
         return None if row is None else row.event.data
 
     @use_case(READERS)

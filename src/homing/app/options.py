@@ -11,6 +11,7 @@ from msgspec import Struct
 from homing.app.access import ADMINS, Caller
 from homing.app.simulation import Simulate
 from homing.model import Target, Verification
+from homing.policy.built_in_receiver import HOST
 from homing.policy.networks import Network
 from homing.policy.people import PeopleOptions
 from homing.policy.quota import Quota
@@ -43,9 +44,21 @@ class AppOptions(Struct, frozen=True):
     mail_problem: str = "must not be email: this installation sends none"  # empty: it does
     is_draining: Callable[[], bool] = bool  # a stop has begun, and requests are still served
     people: PeopleOptions = PeopleOptions()
+    has_receiver: bool = False  # the sender reaches the built-in receiver of this server
+    key_file: str = ""  # with the admin key; empty: it is a setting
     simulate: Simulate | None = None  # None: this process has no simulator
     verification: Verification = Verification.NONE  # of every new URL, at least
     origin: str = ""  # of this sender in the handshake of CloudEvents; empty: it has no name
+
+    @property
+    def can_receive(self) -> bool:
+        """Whether tenants may use the built-in receiver, which answers no challenges."""
+        target = Target("http", HOST, 80, "/", HOST)
+        return (
+            self.has_receiver
+            and self.verification is Verification.NONE
+            and not self.refuses(target)
+        )
 
     def refusal(self, target: Target, *, caller: Caller, tenant: str, url: str) -> str:
         """Why a caller may not send to this target, or ""; the log has the rule and ``url``.

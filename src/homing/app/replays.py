@@ -147,6 +147,8 @@ class Replays:
                 tenant=caller.tenant,
                 endpoint_id=await visible_endpoint_id(self._views, caller, conditions.endpoint_id),
             )
+        elif conditions.tenant is None:
+            conditions = replace(conditions, tenant=caller.chosen)
         if event is None:
             return conditions
         found = await self._views.event(event, tenant=conditions.tenant or DEFAULT_TENANT)

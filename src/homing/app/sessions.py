@@ -18,6 +18,7 @@ from homing.engine.keys import ApiKeys
 from homing.engine.sessions import SESSION_LIFE_MS
 from homing.errors import Forbidden, NotAuthorized
 from homing.policy.keys import read_key
+from homing.policy.sign_in_links import PREFIX, read_link
 from homing.ports import KeySession
 from homing.ports.audit import acting
 
@@ -25,6 +26,7 @@ __all__ = ["SESSION_LIFE_MS", "Sessions", "is_young"]
 
 SIGN_IN = "sessions.sign_in"
 ADMIN_HOLDER = "admin"  # differs in length from every key prefix
+BAD_LINK = "This link was used before, or it is too old. Sign in with a key."
 CLOCKS_APART_MS = 60_000  # at most, of the process that opened a session and this one
 
 
@@ -46,6 +48,8 @@ class Sessions:
 
     async def sign_in(self, key: bytes, source: str) -> KeySession:
         """Opens a session; raises NotAuthorized, TooMany, or Forbidden for a publisher key."""
+        if key.startswith(PREFIX.encode()):
+            return await self._sign_in_by_link(key, source)
         caller = await self._authenticator.caller_of(b"Bearer " + key, source)
         if caller.role not in READERS:
             error = Forbidden(f"A key with the role {caller.role} may not use the dashboard.")
@@ -56,7 +60,23 @@ class Sessions:
         holder = ADMIN_HOLDER if is_admin or given is None else given.prefix
         caller.count_change()
         with acting(caller.who, SIGN_IN):
-            return await self._api_keys.sessions.open(holder)
+            opened = await self._api_keys.sessions.open(holder)
+        assert opened is not None
+        return opened
+
+    async def _sign_in_by_link(self, link: bytes, source: str) -> KeySession:
+        """Opens a session of the admin key with a link of ``policy.sign_in_links``, once."""
+        name = read_link(link, self._admin_key.decode(), wall=self._api_keys.wall())
+        if name is None:
+            try:  # It is counted like a wrong key.
+                await self._authenticator.caller_of(b"Bearer " + link, source)
+            except NotAuthorized:
+                raise NotAuthorized(BAD_LINK) from None
+        with acting(replace(ADMIN_CALLER, address=source).who, SIGN_IN):
+            opened = await self._api_keys.sessions.open(ADMIN_HOLDER, link=name)
+        if opened is None:
+            raise NotAuthorized(BAD_LINK)
+        return opened
 
     @use_case(READERS, changes=True, counted=False)  # Everybody may always leave.
     async def sign_out(self, _caller: Caller, session: KeySession) -> None:

@@ -32,6 +32,9 @@ MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", 
 SECONDS_WITHIN_MS = 120_000
 WIDTH = 220  # columns if the output is not a terminal: nothing is cut for a program or a file
 
+SHRINKING = ("url", "last failure", "cause", "description", "types", "type", "object", "change", "")
+SHRUNK_MIN = 16  # columns that a shortened text keeps
+
 STYLES = {
     "enabled": "green",
     "disabled": "yellow",
@@ -77,7 +80,9 @@ def print_list(
         made = table(*columns, right=right)
         for one in items:
             add_row(made, *row(one))
-        console().print(made)
+        out = console()
+        needed = fit(made, out.width if out.is_terminal else None)
+        out.print(made, width=max(needed, out.width), crop=False)
 
 
 @contextmanager
@@ -148,6 +153,48 @@ def add_row(made: Table, *cells: object) -> None:
     from rich.text import Text
 
     made.add_row(*(cell if isinstance(cell, Text) else Text(plain(cell)) for cell in cells))
+
+
+def fit(made: Table, width: int | None) -> int:
+    """Shorten URLs, then other long texts, until the table fits; returns the width it needs.
+
+    Every column stays: a table that is still too wide is printed wider than the terminal. None: for
+    a program or a file, nothing is shortened.
+    """
+    from rich.cells import cell_len
+    from rich.text import Text
+
+    widths = [
+        max(cell_len(str(it)) for it in (column.header, *column.cells)) for column in made.columns
+    ]
+    gaps = 2 * (len(widths) - 1)
+    names = [str(column.header) for column in made.columns]
+    for index in sorted(
+        (it for it, name in enumerate(names) if name in SHRINKING),
+        key=lambda it: SHRINKING.index(names[it]),
+    ):
+        over = 0 if width is None else sum(widths) + gaps - width
+        if over > 0:
+            widths[index] = max(widths[index] - over, min(widths[index], SHRUNK_MIN))
+    for column, needed in zip(made.columns, widths, strict=True):
+        column.min_width = column.max_width = max(needed, 1)
+        for cell in column.cells:
+            if isinstance(cell, Text):
+                cell.plain = shortened(cell.plain, max(needed, 1))
+    return sum(widths) + gaps
+
+
+def shortened(text: str, width: int) -> str:
+    """The text with its middle left out: the begin and the end of a URL say the most."""
+    from rich.cells import cell_len
+
+    kept = width - 1
+    shown = text
+    while cell_len(shown) > width and kept >= 0:  # Letters of some scripts are two columns wide.
+        end = kept // 3
+        shown = f"{text[: kept - end]}…{text[len(text) - end :]}"
+        kept -= 1
+    return shown
 
 
 def fields(pairs: Iterable[tuple[str, object]]) -> Table:

@@ -517,6 +517,10 @@ class Engine:
     def schedule_of(self, subscription: Subscription | None, *, tenant: str) -> Schedule:
         return self._options.schedule_of(subscription, tenant=tenant)
 
+    def window_of(self, policy: str) -> int:
+        """The window of a policy of this installation."""
+        return self._options.schedules[policy].window_ms
+
     @property
     def window_max_ms(self) -> int:
         """The longest window of all policies."""

@@ -29,14 +29,19 @@ class KeySessions:
         self._endings = 0  # A read that began before a session ended may still show it.
         self._rates: OrderedDict[str, int] = OrderedDict()
 
-    async def open(self, holder: str) -> KeySession:
-        """Open a session of this key; raises TooMany, or StoreUnavailable."""
+    async def open(self, holder: str, *, link: str | None = None) -> KeySession | None:
+        """Open a session of this key; None if this link has opened one before.
+
+        Raises TooMany, or StoreUnavailable.
+        """
         now = self._clock.now()
         self._check_rate(holder, now)
         session = KeySession(self._random_id(), holder, now)
         ended = await self._store.open_session(
-            session, max_sessions=SESSIONS_MAX, too_old=now - SESSION_LIFE_MS
+            session, max_sessions=SESSIONS_MAX, too_old=now - SESSION_LIFE_MS, link=link
         )
+        if ended is None:
+            return None
         self._endings += 1
         for one in ended:
             self._remember(one, lives=False)

@@ -14,7 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
 
-from homing.model import Failure
+from msgspec import Struct
+
+from homing.model import Failure, Target
 from homing.net import trouble
 from homing.net.connection import Connection
 from homing.net.flight import Flight, Stage
@@ -23,6 +25,7 @@ from homing.net.proxy import of_proxy, open_tunnel
 from homing.net.resolver import Address, Remembered, Resolver
 from homing.net.tls import TlsContexts
 from homing.net.trouble import Trouble
+from homing.policy.built_in_receiver import HOST, is_receiver_path
 from homing.policy.egress import Proxy
 from homing.policy.outcome import SENDER_FAILURES
 
@@ -31,6 +34,22 @@ HANDSHAKE_S_MAX = 60.0  # above every deadline, which ends it first
 SHUTDOWN_S_MAX = 1.0
 _BIND_ADDRESS_NO_PORT = 24  # IP_BIND_ADDRESS_NO_PORT of Linux: connect chooses the port
 _CLOSED_IN_HANDSHAKE = Trouble(Failure.TLS, "TLS failed: closed by the peer in the handshake")
+
+
+class OwnReceiver(Struct, frozen=True):
+    """The built-in receiver of this server: where the server listens, and the key of its paths."""
+
+    address: Address
+    key: bytes
+
+    def is_at(self, target: Target) -> bool:
+        """Whether this target is a built-in receiver; any other path would let tenants reach
+        the server itself from its own address.
+        """
+        return target.host == HOST and is_receiver_path(target.path, self.key)
+
+    def __repr__(self) -> str:
+        return f"OwnReceiver({self.address}, ****)"
 
 
 class Dialer:
@@ -45,12 +64,14 @@ class Dialer:
         monotonic: Callable[[], float],
         proxy: Proxy | None = None,
         sources: Mapping[int, str] = MappingProxyType({}),
+        own: OwnReceiver | None = None,
     ) -> None:
         self._resolver = resolver
         self._guard = guard
         self._contexts = contexts
         self._monotonic = monotonic
         self._proxy = proxy
+        self._own = own  # the built-in receiver; no other path of this server is reached by it
         self._sources = sources  # the address to send from, by family; empty: the system's choice
 
     async def dial(self, flight: Flight, make: Callable[[], Connection]) -> Trouble | None:
@@ -60,7 +81,9 @@ class Dialer:
         if isinstance(context, Trouble):
             return context
         proxy = self._proxy
-        if proxy is not None and proxy.covers(target.host):
+        if self._own is not None and self._own.is_at(target):
+            sock = await self._connect_to_own(flight, self._own.address)
+        elif proxy is not None and proxy.covers(target.host):
             sock = await self._connect_through(flight, proxy)
         else:
             sock = await self._connect_directly(flight)
@@ -111,6 +134,15 @@ class Dialer:
         if isinstance(addresses, Trouble):
             return addresses
         return await self._connect(flight, addresses)
+
+    async def _connect_to_own(self, flight: Flight, own: Address) -> socket.socket | Trouble:
+        """A socket to the built-in receiver: the name is this server's, and nobody is asked."""
+        flight.stage = Stage.CONNECT
+        flight.checked_at = begun_at = self._monotonic()
+        flight.address = str(own)
+        result = await _connect_to(own, None, {})
+        flight.connect_us = int((self._monotonic() - begun_at) * 1e6)
+        return result
 
     async def _connect_through(self, flight: Flight, proxy: Proxy) -> socket.socket | Trouble:
         """A socket whose other end the proxy has connected to the target.

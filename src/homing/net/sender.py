@@ -47,7 +47,7 @@ from homing.net import trouble
 from homing.net.clock import monotonic as system_monotonic
 from homing.net.clock import wall_ms as system_wall
 from homing.net.connection import Connection, PoolKey
-from homing.net.dial import Dialer
+from homing.net.dial import Dialer, OwnReceiver
 from homing.net.flight import Flight, Stage, charged, deadline_failure
 from homing.net.guard import Guard
 from homing.net.oauth import OAuthSender
@@ -80,6 +80,7 @@ class SenderOptions(Struct, frozen=True):
     tenant_identities: Mapping[str, IdentityPaths] = MappingProxyType({})
     proxy: Proxy | None = None
     sources: Mapping[int, str] = MappingProxyType({})  # addresses to send from, by family
+    own: OwnReceiver | None = None  # None: this server has no built-in receiver
     idle_connections_max: int = 1024
     sockets_max: int = 1_000_000  # in flight and idle together
     idle_ms_max: int = 15_000
@@ -115,6 +116,7 @@ class HttpSender:
             monotonic=monotonic,
             proxy=options.proxy,
             sources=options.sources,
+            own=options.own,
         )
         self._pool = Pool(
             idle_max=options.idle_connections_max,

@@ -42,12 +42,18 @@ class KeyStore(Protocol):
         """Store when keys were last used: (id, time). No version is raised."""
 
     async def open_session(
-        self, session: KeySession, *, max_sessions: int, too_old: int
-    ) -> list[str]:
+        self,
+        session: KeySession,
+        *,
+        max_sessions: int,
+        too_old: int,
+        link: str | None = None,
+    ) -> list[str] | None:
         """Keep a session; sessions beyond the ``max_sessions`` newest of its key end. Returns them.
 
         A bounded number of sessions from before ``too_old`` is removed, too. Sessions that end
-        raise the version of the sessions; a new one does not.
+        raise the version of the sessions; a new one does not. ``link`` is the name of a sign-in
+        link: None is returned, and nothing kept, if it has opened a session before.
         """
 
     async def end_session(self, session_id: str) -> None:

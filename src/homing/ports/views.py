@@ -186,6 +186,7 @@ class Expiring(Struct, frozen=True):
 class EndpointSort(StrEnum):
     """The order of a list of endpoints."""
 
+    ATTENTION = "attention"  # frozen, disabled, failing, then the others
     NEWEST = "newest"
     FAILING = "failing"  # most failures in a row first
     RATE = "rate"  # highest failure rate first

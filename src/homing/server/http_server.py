@@ -12,6 +12,7 @@ from typing import Any
 import uvicorn
 
 from homing.errors import BadSetting
+from homing.net.resolver import Address
 from homing.server.listener import Listener
 from homing.server.settings import ListenSettings, inherited_descriptor
 from homing.server.siblings import Siblings
@@ -142,6 +143,16 @@ def _inherited(descriptor: int) -> socket.socket:
     listener.set_inheritable(False)  # Child processes must not keep the port open.
     listener.setblocking(False)
     return listener
+
+
+def own_address(listener: socket.socket) -> Address:
+    """The address at which this process reaches its own listener."""
+    host, port = listener.getsockname()[:2]
+    if listener.family == socket.AF_INET6:
+        ip = "::1" if host == "::" else host
+        return Address(socket.AF_INET6, ip, (ip, port, 0, 0))
+    ip = "127.0.0.1" if host == "0.0.0.0" else host  # noqa: S104 - every address
+    return Address(socket.AF_INET, ip, (ip, port))
 
 
 def url_of(listener: socket.socket) -> str:

@@ -23,7 +23,7 @@ import uvloop
 from homing.engine.options import EngineOptions
 from homing.errors import StoreUnavailable
 from homing.ports import Clock
-from homing.server.http_server import HttpConfig, HttpServer, open_listener, url_of
+from homing.server.http_server import HttpConfig, HttpServer, open_listener, own_address, url_of
 from homing.server.open_files import raise_limit
 from homing.server.settings import Settings
 from homing.server.shutdown import EXIT_UNSETTLED, Shutdown
@@ -87,6 +87,7 @@ async def _serve(
                 descriptors_max=descriptors_max,
                 shutdown=shutdown,
                 siblings=siblings,
+                own=own_address(listener),
             )
             return await stack.enter_async_context(parts)
 
@@ -173,7 +174,12 @@ async def serving(
     """A server inside another program, which keeps its signal handlers: its URL and its parts."""
     with open_listener(settings.listen) as listener:
         async with running(
-            settings, admin_key=admin_key, options=options, clock=clock, in_memory=in_memory
+            settings,
+            admin_key=admin_key,
+            options=options,
+            clock=clock,
+            in_memory=in_memory,
+            own=own_address(listener),
         ) as parts:
             server = HttpServer(parts.config, end_streams=parts.end_streams)
             task = asyncio.create_task(server.serve(sockets=[listener]))

@@ -20,6 +20,7 @@ import msgspec
 import structlog
 
 from homing.app.simulation import (
+    SimulatedEndpoint,
     SimulationAsked,
     SimulationFigures,
     SimulationShown,
@@ -35,6 +36,13 @@ WAIT_S = 60.0  # in the queue, before the request is refused
 WAITING_MAX = 16
 CACHED_MAX = 16
 NICENESS = 10
+NAME_MAX = 100
+_COUNTED = {
+    "rate_after_attempts",
+    "consecutive_disable",
+    "consecutive_freeze",
+    "consecutive_freeze_always",
+}
 
 log = structlog.get_logger("homing.simulator")
 
@@ -99,7 +107,8 @@ class Simulator:
             self._cache.pop(next(iter(self._cache)))
 
     async def _simulate(self, asked: SimulationAsked) -> SimulationShown:
-        text = scenario_text(asked, self._schedules[asked.policy], self._rules)
+        rules = self._rules if asked.endpoint is None else asked.endpoint.rules
+        text = scenario_text(asked, self._schedules[asked.policy], rules)
         with tempfile.TemporaryDirectory(prefix="homing-simulator-") as place:
             scenario, svg = Path(place) / "scenario.toml", Path(place) / "drawn.svg"
             _write(scenario, text)
@@ -138,6 +147,7 @@ def scenario_text(asked: SimulationAsked, schedule: Schedule, rules: HealthRules
     """The scenario file of a request."""
     outage = {"responds": int(asked.does)} if asked.does.isdigit() else {asked.does: True}
     hit = {**outage, "fails": asked.percent / 100} if asked.percent < 100 else outage
+    name = "the endpoint" if asked.endpoint is None else _name(asked.endpoint.url)
     outage_text = ", ".join(f"{name} = {_value(value)}" for name, value in hit.items())
     preset = PRESETS.get(schedule.name) == schedule
     policy = {
@@ -153,21 +163,68 @@ def scenario_text(asked: SimulationAsked, schedule: Schedule, rules: HealthRules
             f"seed = {asked.seed}",
             f'run_for = "{asked.run_for_ms}ms"',
             *([f"policy = {_value(schedule.name)}"] if preset else _table("policy", policy)),
-            *_table("health", msgspec.structs.asdict(rules)),
+            *_table("health", _scaled(rules, asked.one_of)),
             "[[endpoints]]",
-            'name = "the endpoint"',
+            f"name = {_value(name)}",
             "latency_ms = 40",
             f'outages = [{{ from = "{asked.from_ms}ms", to = "{asked.to_ms}ms", {outage_text} }}]',
-            "[[traffic]]",
-            'to = "the endpoint"',
-            f'every = "{asked.every_ms}ms"',
+            *([] if asked.endpoint is None else _start(asked.endpoint, asked.one_of)),
+            *_traffic(asked, name),
             "",
         ]
     )
 
 
+def _scaled(rules: HealthRules, one_of: int) -> dict[str, int]:
+    """The rules for one of so many events: the limits of counters are divided."""
+    values: dict[str, int] = msgspec.structs.asdict(rules)
+    return {key: max(it // one_of, 1) if key in _COUNTED else it for key, it in values.items()}
+
+
+def _start(endpoint: SimulatedEndpoint, one_of: int) -> list[str]:
+    """The lines with the state and the counters of an endpoint."""
+    counters = [
+        f"{name} = {value // one_of}"
+        for name, value in (
+            ("attempts", endpoint.attempts),
+            ("failures", endpoint.failures),
+            ("consecutive_failures", endpoint.consecutive_failures),
+        )
+    ]
+    counters += [
+        f'{name} = "{age_ms}ms"'
+        for name, age_ms in (
+            ("first_attempt", endpoint.first_attempt_age_ms),
+            ("last_success", endpoint.last_success_age_ms),
+        )
+        if age_ms is not None
+    ]
+    lines = [f"state = {_value(endpoint.state.value)}", f"counters = {{ {', '.join(counters)} }}"]
+    if endpoint.deadline_ms is not None:
+        lines.append(f'deadline = "{endpoint.deadline_ms}ms"')
+    return lines
+
+
+def _traffic(asked: SimulationAsked, name: str) -> list[str]:
+    head = ["[[traffic]]", f"to = {_value(name)}"]
+    if asked.every_ms:
+        return [*head, f'every = "{asked.every_ms}ms"']
+    lines: list[str] = []
+    for begin, end, count in asked.hourly:
+        every_ms = max((end - begin) * asked.one_of // count, 1)
+        span = [f'from = "{begin}ms"', f'until = "{end}ms"', f'every = "{every_ms}ms"']
+        lines += [*head, *span]
+    return lines
+
+
 def _table(name: str, values: Mapping[str, object]) -> list[str]:
     return [f"[{name}]", *(f"{key} = {_value(value)}" for key, value in values.items())]
+
+
+def _name(url: str) -> str:
+    """The URL as a name of a scenario, which is short and printable."""
+    text = "".join(it if it.isprintable() else "?" for it in url)
+    return text if len(text) <= NAME_MAX else text[: NAME_MAX - 1] + "…"
 
 
 def _value(value: object) -> str:

@@ -28,8 +28,10 @@ from homing.engine.relay import Relay
 from homing.engine.timekeeper import Timekeeper, others_run
 from homing.model import Verification
 from homing.net.clock import SystemClock, monotonic
+from homing.net.dial import OwnReceiver
 from homing.net.identity_files import read_identity
 from homing.net.mail import SmtpMailer, SmtpOptions
+from homing.net.resolver import Address
 from homing.net.sender import HttpSender, SenderOptions
 from homing.policy.certificates import WatchedCertificate, certificate_facts
 from homing.policy.erasure import ErasedIds
@@ -42,7 +44,7 @@ from homing.server.http_server import HttpConfig
 from homing.server.metrics_exchange import MetricsExchange, replying
 from homing.server.open_files import fit_slots, share_descriptors
 from homing.server.outbox_relay import make_relay, relaying
-from homing.server.settings import Settings, settings_table
+from homing.server.settings import ADMIN_KEY_FILE, Settings, settings_table
 from homing.server.shutdown import Shutdown
 from homing.server.siblings import Siblings
 from homing.server.simulator import Simulator
@@ -73,6 +75,11 @@ class Running(Struct, frozen=True):
     end_streams: Callable[[], None]  # ends the streaming responses that would delay a stop
 
 
+def _key_file(settings: Settings) -> str:
+    path = settings.database.directory / ADMIN_KEY_FILE
+    return str(path.absolute()) if path.is_file() else ""
+
+
 @contextlib.asynccontextmanager
 async def running(
     settings: Settings,
@@ -85,8 +92,12 @@ async def running(
     descriptors_max: int | None = None,
     shutdown: Shutdown | None = None,
     siblings: Siblings | None = None,
+    own: Address | None = None,
 ) -> AsyncIterator[Running]:
-    """Start all parts; at the end settle what is in flight and close them."""
+    """Start all parts; at the end settle what is in flight and close them.
+
+    ``own`` is where this server listens: with it, tenants have a built-in receiver.
+    """
     stores = await open_stores(settings, in_memory=in_memory)
     try:
         reach, fleet = settings.reach.rules(), stores.fleet
@@ -101,6 +112,7 @@ async def running(
             proxy=settings.egress.proxy(),
             sources=settings.egress.sources(),
             sockets_max=shares.sockets,
+            own=None if own is None else OwnReceiver(own, admin_key.encode()),
         )
         _warn_of_certificates(settings)
         if clock is None:
@@ -143,6 +155,8 @@ async def running(
             verification=Verification(settings.delivery.verification),
             origin=settings.notices.origin,
             is_draining=bool if shutdown is None else lambda: shutdown.is_draining,
+            has_receiver=own is not None,
+            key_file="" if settings.security.admin_key else _key_file(settings),
             simulate=Simulator(settings.delivery.schedules, settings.delivery.health),
         )
         api_keys = _api_keys(settings, stores, clock)

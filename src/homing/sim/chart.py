@@ -119,7 +119,7 @@ class _Cut:
         name, run_for_ms = receiver.name, self._scenario.run_for_ms
         lines = self._changes[name]
         begins = [0, *(line.at_ms for line in lines)]
-        words = [State.ENABLED.value, *(line.after for line in lines)]
+        words = [receiver.start.state.value, *(line.after for line in lines)]
         return Panel(
             name=name,
             step_ms=self._step_ms,

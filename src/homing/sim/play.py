@@ -9,10 +9,12 @@ from itertools import groupby
 from operator import itemgetter
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from homing.engine.options import EngineOptions
-from homing.model import Delivery, Failure, Status, read_id
+from homing.model import Delivery, Failure, State, Status, read_id
 from homing.policy.admission import EventDraft
+from homing.policy.health import HealthRules
 from homing.ports import (
     AdminStore,
     FlowStore,
@@ -25,7 +27,15 @@ from homing.ports import (
 )
 from homing.sim.loop import START_MS, OrderlyLoop, run_virtual
 from homing.sim.record import Recorder, Trace
-from homing.sim.scenario import Action, Do, Receiver, Scenario, Traffic, random_fraction_of
+from homing.sim.scenario import (
+    Action,
+    Do,
+    Receiver,
+    Scenario,
+    Start,
+    Traffic,
+    random_fraction_of,
+)
 from homing.sim.world import Hit, Reply, Script, WatchedAdmin, WatchedFlow, World
 from homing.store.views import Views
 
@@ -105,8 +115,12 @@ class _RecordedAdmin(WatchedAdmin):
 class _RecordedWorld(World):
     """A world whose stores report accepted deliveries to the recorder."""
 
+    admin: AdminStore
+    views: ViewStore
+
     def stores(self) -> tuple[FlowStore, AdminStore, ViewStore]:
-        return _RecordedFlow(self.db, self), _RecordedAdmin(self.db, self), Views(self.db)
+        self.admin, self.views = _RecordedAdmin(self.db, self), Views(self.db)
+        return _RecordedFlow(self.db, self), self.admin, self.views
 
 
 # --- receivers ------------------------------------------------------------------------------
@@ -120,7 +134,7 @@ class _Subscribed(Struct, frozen=True):
 
 
 async def _subscribe(
-    world: World, recorder: Recorder, scenario: Scenario, index: int
+    world: _RecordedWorld, recorder: Recorder, scenario: Scenario, index: int
 ) -> _Subscribed:
     """Subscribe a receiver to its events."""
     receiver, tenant = scenario.receivers[index], f"t{index}"
@@ -129,8 +143,38 @@ async def _subscribe(
         url, "*", tenant=tenant, secret=_SECRET, deadline_ms=receiver.deadline_ms
     )
     recorder.name_endpoint(made.endpoint_id, url, receiver.name)
+    if receiver.start != Start():
+        await _begin_with(world, made.endpoint_id, receiver.start, scenario.rules)
     world.scripts[url] = _script(scenario.seed, receiver, recorder)
     return _Subscribed(tenant, made.endpoint_id)
+
+
+async def _begin_with(
+    world: _RecordedWorld, endpoint_id: int, start: Start, rules: HealthRules
+) -> None:
+    """Give an endpoint its state and counters before its first delivery."""
+    endpoint = await world.views.endpoint(endpoint_id)
+    assert endpoint is not None
+    health = replace(
+        endpoint.health,
+        state=start.state,
+        attempts=start.attempts,
+        failures=start.failures,
+        consecutive_failures=start.consecutive_failures,
+        first_attempt_at=_before_start(start.first_attempt_age_ms),
+        last_success_at=_before_start(start.last_success_age_ms),
+    )
+    probe_at = START_MS + rules.probe_every_ms if start.state is State.DISABLED else None
+    await world.admin.set_endpoint(
+        replace(endpoint, health=health, next_probe_at=probe_at),
+        seen=endpoint,
+        transition=None,
+        notices=(),
+    )
+
+
+def _before_start(age_ms: int | None) -> int | None:
+    return None if age_ms is None else START_MS - age_ms
 
 
 def _script(seed: int, receiver: Receiver, recorder: Recorder) -> Script:

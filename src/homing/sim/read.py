@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from homing.errors import BadScenario, Invalid
+from homing.model import State
 from homing.policy.admission import TYPE_RULE, is_type
 from homing.policy.health import HealthRules
 from homing.policy.presets import (
@@ -29,13 +30,15 @@ from homing.sim.fields import (
     printable,
     read_duration,
 )
-from homing.sim.scenario import Action, Do, Outage, Receiver, Scenario, Traffic
+from homing.sim.scenario import Action, Do, Outage, Receiver, Scenario, Start, Traffic
 from homing.sim.toml_lines import Path, TooMuch, check_keys, lines_of
 
 RUN_MAX_MS = 366 * DAY_MS
 LATENCY_MAX_MS = 3_600_000
 ENDPOINTS_MAX = 100_000
 EVENTS_MAX = 5_000_000
+COUNTER_MAX = 1_000_000_000_000
+AGE_MAX_MS = 10 * 366 * DAY_MS
 
 _SCHEDULE_KEYS = ("base_ms", "retries", "delays_ms", "anchor", "window_ms", "jitter", "deadline_ms")
 _SHAPE_KEYS = {"base_ms", "retries", "delays_ms", "anchor"}  # they move the end of the window
@@ -124,9 +127,27 @@ def _receiver(fields: Fields, run_for_ms: int) -> Receiver:
         deadline_ms=fields.duration("deadline", DEADLINE_MIN_MS, DEADLINE_MAX_MS),
         retry_after_s=_retry_after(fields),
         outages=tuple(_outage(one, run_for_ms) for one in fields.tables("outages")),
+        start=_start(fields),
     )
     fields.end()
     return receiver
+
+
+def _start(fields: Fields) -> Start:
+    state = fields.choice("state", tuple(State)) if fields.has("state") else ""
+    counters = fields.table("counters")
+    start = Start(
+        state=State(state) if state else State.ENABLED,
+        attempts=counters.whole("attempts", 0, COUNTER_MAX) or 0,
+        failures=counters.whole("failures", 0, COUNTER_MAX) or 0,
+        consecutive_failures=counters.whole("consecutive_failures", 0, COUNTER_MAX) or 0,
+        first_attempt_age_ms=counters.duration("first_attempt", 0, AGE_MAX_MS),
+        last_success_age_ms=counters.duration("last_success", 0, AGE_MAX_MS),
+    )
+    counters.end()
+    if start.failures > start.attempts:
+        counters.wrong("failures", "must not be more than attempts")
+    return start
 
 
 def _retry_after(fields: Fields) -> int | None:

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from homing.model import State
 from homing.policy.health import HealthRules
 from homing.policy.presets import WORKFRONT
 from homing.policy.retry import Schedule
@@ -49,6 +50,17 @@ class Outage(Struct, frozen=True):
     retry_after_s: int | None = None
 
 
+class Start(Struct, frozen=True):
+    """The state and the counters of an endpoint at the start; ages count back from it."""
+
+    state: State = State.ENABLED
+    attempts: int = 0
+    failures: int = 0
+    consecutive_failures: int = 0
+    first_attempt_age_ms: int | None = None  # None: never
+    last_success_age_ms: int | None = None
+
+
 class Receiver(Struct, frozen=True):
     """An endpoint of the scenario: how it responds."""
 
@@ -58,6 +70,7 @@ class Receiver(Struct, frozen=True):
     deadline_ms: int | None = None
     retry_after_s: int | None = None
     outages: tuple[Outage, ...] = ()
+    start: Start = Start()
 
     def outage_at(self, at_ms: int) -> Outage | None:
         """The last listed outage that covers this moment."""

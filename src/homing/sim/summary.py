@@ -31,6 +31,7 @@ class Late(Struct, frozen=True):
     p50_ms: int | None
     p99_ms: int | None
     max_ms: int | None
+    last_at_ms: int | None = None  # when the last of them was delivered
 
 
 class Figures(Struct, frozen=True):
@@ -83,7 +84,7 @@ def summary_line(summary: Summary) -> bytes:
 def summarize(played: Played) -> Summary:
     """The summary of a played scenario."""
     scenario, trace = played.scenario, played.trace
-    books = {receiver.name: _Counts() for receiver in scenario.receivers}
+    books = {it.name: _Counts(it.start.state) for it in scenario.receivers}
     for home in trace.homes:
         books[home].accepted += 1
     _read(played, books)
@@ -121,7 +122,7 @@ def _read(played: Played, books: dict[str, _Counts]) -> None:
                 book.finished[line.status, line.reason or ""] += 1
                 if line.status == Status.DELIVERED:
                     accepted_ms = trace.accepted_ms[line.delivery - 1]
-                    book.lateness.append(last_start.pop(line.delivery) - accepted_ms)
+                    book.delivered(last_start.pop(line.delivery) - accepted_ms, line.at_ms)
             case StateLine():
                 books[line.endpoint].change(line)
 
@@ -129,14 +130,20 @@ def _read(played: Played, books: dict[str, _Counts]) -> None:
 class _Counts:
     """The counts of one endpoint so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, state: State = State.ENABLED) -> None:
         self.accepted = self.attempts = self.failed = self.sender_errors = self.probes = 0
         self.requests = self.peak = 0
         self.finished: Counter[tuple[str, str]] = Counter()
         self.lateness: list[int] = []
+        self.last_late_at: int | None = None
         self.enabled_at: list[int] = []
         self.spent_ms: defaultdict[str, int] = defaultdict(int)
-        self._state, self._since = State.ENABLED.value, 0
+        self._state, self._since = state.value, 0
+
+    def delivered(self, late_ms: int, at_ms: int) -> None:
+        self.lateness.append(late_ms)
+        if late_ms > LATE_MS:
+            self.last_late_at = at_ms  # Lines are in the order of time.
 
     def change(self, line: StateLine) -> None:
         self.spent_ms[self._state] += line.at_ms - self._since
@@ -157,7 +164,13 @@ class _Counts:
         return Figures(
             accepted=self.accepted,
             delivered=len(self.lateness),
-            late=Late(len(late), _share(late, 50), _share(late, 99), late[-1] if late else None),
+            late=Late(
+                len(late),
+                _share(late, 50),
+                _share(late, 99),
+                late[-1] if late else None,
+                self.last_late_at,
+            ),
             dropped=dict(dropped),
             cancelled=sum(n for (status, _), n in finished.items() if status == Status.CANCELLED),
             pending=self.accepted - sum(finished.values()),
@@ -184,6 +197,8 @@ def _total(books: Iterable[_Counts]) -> _Counts:
         total.peak = max(total.peak, book.peak)
         total.finished.update(book.finished)
         total.lateness += book.lateness
+        if book.last_late_at is not None:
+            total.last_late_at = max(total.last_late_at or 0, book.last_late_at)
         for state, ms in book.spent_ms.items():
             total.spent_ms[state] += ms
     return total

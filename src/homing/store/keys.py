@@ -11,6 +11,7 @@ from homing.ports import KeySession
 from homing.store import audit as audit_log
 from homing.store.tx import Db, Row, Tx, transaction
 
+LINKS = "link"  # the holder of rows that are no sessions, but links that have opened one
 PAST_AT_ONCE = 100  # old sessions that a new session removes at most
 TOP_ID = (1 << 63) - 1  # above every id
 
@@ -85,9 +86,14 @@ class Keys:
         *,
         max_sessions: int,
         too_old: int,
+        link: str | None = None,
         audit: AuditDraft | None = None,
-    ) -> list[str]:
+    ) -> list[str] | None:
         await tx.all("sessions_past", before=too_old, limit=PAST_AT_ONCE)
+        if link is not None:
+            used = {"id": f"link {link}", "holder": LINKS, "since": session.since}
+            if await tx.one("link_use", **used) is None:
+                return None
         await tx.insert("key_session", [(session.id, session.holder, session.since)])
         beyond = await tx.all(
             "sessions_beyond",

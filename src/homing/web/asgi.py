@@ -19,8 +19,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from homing.app.access import ANONYMOUS, Caller
 from homing.app.app import App
 from homing.errors import Forbidden, HomingError
+from homing.policy.built_in_receiver import PREFIX
 from homing.web.api.publish import Publish
 from homing.web.body import COMMAND_BYTES_MAX, ClientGone, read_body
+from homing.web.built_in_receiver import ReceiveTestEvents
 from homing.web.connections import client_address
 from homing.web.dashboard.app import DashboardApp
 from homing.web.openapi import openapi
@@ -56,10 +58,10 @@ def asgi_app(app: App, options: WebOptions | None = None) -> ASGIApp:
     """The ASGI application of a process."""
     parts = WebParts(app, options or WebOptions())
     if not parts.options.api:
-        routes = [*_routes(parts, OF_EVERY_PROCESS)]
+        routes = [*_routes(parts, OF_EVERY_PROCESS), _receiver(parts)]
         return Front(None, Router(routes=routes, redirect_slashes=False, default=_not_here))
     dashboard = DashboardApp(parts)
-    routes = [*_routes(parts, EVERY), *dashboard.routes()]
+    routes = [*_routes(parts, EVERY), _receiver(parts), *dashboard.routes()]
     routes.append(Route(OPENAPI_PATH, _OpenApi()))
     router = Router(routes=routes, redirect_slashes=False, default=dashboard.missing)
     return Front(Publish(parts), router)
@@ -112,6 +114,11 @@ class Front:
 
 async def _not_here(_scope: Scope, _receive: Receive, _send: Send) -> None:
     raise NoSuchPath("This process only delivers: use a process with the role api or both.")
+
+
+def _receiver(parts: WebParts) -> Route:
+    receiver = parts.app.built_in_receiver
+    return Route(PREFIX + "{path:path}", ReceiveTestEvents(receiver))
 
 
 def _routes(parts: WebParts, table: Sequence[Operation]) -> Iterator[BaseRoute]:

@@ -20,6 +20,7 @@ from homing.cli.demo.view import Line, View, sentences
 from homing.cli.demo.world import World
 from homing.cli.logs import configure_logs
 from homing.cli.output import add_row, coloured, console, print_json, table
+from homing.cli.sign_in_link import link_to
 from homing.server.serve import serving
 from homing.server.settings import (
     DatabaseSettings,
@@ -102,7 +103,9 @@ class _Demo:
             add_row(rules, name, Text(here, style="cyan"), Text(there, style="dim"))
         out.print(rules)
         out.print(
-            f"\nThis is a real server. Watch it from another terminal:\n"
+            f"\nThis is a real server. Open its dashboard (the link works once), or watch it from "
+            f"another terminal:\n"
+            f"  {link_to(address, key)}\n"
             f"  homing tail --server {address} --key {key}\n",
             style="dim",
             soft_wrap=True,

@@ -42,7 +42,8 @@ GROUP BY p.endpoint_id, e.url, e.tenant, e.state
 ORDER BY min(p.expires_at);
 
 -- name: board_endpoints [sqlite]
--- The newest few thousand that match, in the requested order.
+-- The newest few thousand that match, in the requested order. By attention: frozen, disabled, failing,
+-- the others; within each, those with the most failures in a row.
 SELECT {endpoint} FROM (
     SELECT * FROM endpoint
     WHERE (CAST(:tenant AS text) IS NULL OR tenant = :tenant) AND (:state IS NULL OR state = :state)
@@ -50,7 +51,10 @@ SELECT {endpoint} FROM (
     ORDER BY id DESC LIMIT :scan_limit
 )
 ORDER BY
-    CASE :sort WHEN 'failing' THEN -consecutive_failures
+    CASE WHEN :sort = 'attention' THEN
+        CASE WHEN state = 'frozen' THEN 0 WHEN state = 'disabled' THEN 1
+            WHEN consecutive_failures > 0 THEN 2 ELSE 3 END ELSE 0 END,
+    CASE :sort WHEN 'failing' THEN -consecutive_failures WHEN 'attention' THEN -consecutive_failures
         WHEN 'rate' THEN -1000 * failures / max(attempts, 1)
         WHEN 'success' THEN coalesce(last_success_at, 0)
         WHEN 'newest' THEN -id ELSE 0 END,
@@ -65,7 +69,10 @@ SELECT {endpoint} FROM (
     ORDER BY id DESC LIMIT :scan_limit
 ) AS scanned
 ORDER BY
-    CASE :sort::text WHEN 'failing' THEN -consecutive_failures
+    CASE WHEN :sort::text = 'attention' THEN
+        CASE WHEN state = 'frozen' THEN 0 WHEN state = 'disabled' THEN 1
+            WHEN consecutive_failures > 0 THEN 2 ELSE 3 END ELSE 0 END,
+    CASE :sort::text WHEN 'failing' THEN -consecutive_failures WHEN 'attention' THEN -consecutive_failures
         WHEN 'rate' THEN -1000 * failures / greatest(attempts, 1)
         WHEN 'success' THEN coalesce(last_success_at, 0)
         WHEN 'newest' THEN -id ELSE 0 END,

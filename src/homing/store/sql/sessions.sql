@@ -3,6 +3,11 @@
 -- name: session_there
 SELECT 1 FROM key_session WHERE id = :id;
 
+-- name: link_use
+-- A sign-in link works once: its row is kept like that of a session. No row: it was used before.
+INSERT INTO key_session (id, holder, since) VALUES (:id, :holder, :since)
+ON CONFLICT (id) DO NOTHING RETURNING 1;
+
 -- name: sessions_raise
 UPDATE key_version SET sessions = sessions + 1 WHERE id = 1;
 

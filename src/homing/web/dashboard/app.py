@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from urllib.parse import quote
 
+from msgspec.structs import replace
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from homing.app.access import ADMINS, MANAGERS, PUBLISHERS, READERS, Caller
 from homing.app.sessions import SESSION_LIFE_MS, Sessions
 from homing.errors import Forbidden, HomingError, NotAuthorized, TooMany
+from homing.policy.admission import tenant_problem
 from homing.policy.keys import Role
 from homing.ports import KeySession
 from homing.web.body import ClientGone, read_body
@@ -27,6 +29,7 @@ from homing.web.dashboard.render import Renderer
 from homing.web.dashboard.request import (
     HTML,
     MESSAGE_COOKIE,
+    TENANT_COOKIE,
     Page,
     PageRequest,
     Shown,
@@ -179,6 +182,7 @@ class DashboardApp:
                 request = self._request(scope, caller, session)
             if not page.open:
                 request.caller.must_be(page.roles)  # before the form is read
+                request = self._request(scope, _with_chosen_tenant(request), session)
             form: dict[str, str] = {}
             if page.method == "POST":
                 form = await self._form(request, receive, page.form_bytes)
@@ -384,15 +388,30 @@ class _Static:
         # A page from before an update asks with the old digest: it gets the new file, uncached.
         current = files.root == f"/static/{params['digest']}"
         caching = b"public, max-age=31536000, immutable" if current else b"no-store"
+        body = file.content
         head = [
             *HEADERS,
             (b"cache-control", caching),
             (b"content-type", file.content_type),
-            (b"content-length", b"%d" % len(file.content)),
+            (b"vary", b"accept-encoding"),
         ]
+        # Pages are not compressed: their size would tell about a secret beside an echoed text.
+        if b"gzip" in dict(scope["headers"]).get(b"accept-encoding", b""):
+            body = files.compressed(params["name"])
+            head.append((b"content-encoding", b"gzip"))
+        head.append((b"content-length", b"%d" % len(body)))
         await send({"type": "http.response.start", "status": 200, "headers": head})
-        body = b"" if scope["method"] == "HEAD" else file.content
+        body = b"" if scope["method"] == "HEAD" else body
         await send({"type": "http.response.body", "body": body})
+
+
+def _with_chosen_tenant(request: PageRequest) -> Caller:
+    """The caller; one of all tenants may have chosen whose lists to see."""
+    caller = request.caller
+    chosen = read_cookie(request.headers.get(b"cookie", b""), TENANT_COOKIE)
+    if caller.tenant is not None or not chosen or any(tenant_problem(chosen)):
+        return caller
+    return replace(caller, chosen=chosen)
 
 
 def session_of(person: Caller) -> KeySession:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from collections.abc import Iterator
 from importlib.resources import files
@@ -29,13 +30,25 @@ class Files:
 
     def __init__(self) -> None:
         self._files = dict(_read(files("homing.web.dashboard") / "static", ""))
+        self._compressed: dict[str, bytes] = {}
         digest = hashlib.sha256()
         for name, file in sorted(self._files.items()):
             digest.update(name.encode() + b"\0" + file.content)
         self.root = f"/static/{digest.hexdigest()[:12]}"
 
+    @property
+    def names(self) -> list[str]:
+        return list(self._files)
+
     def get(self, name: str) -> File | None:
         return self._files.get(name)
+
+    def compressed(self, name: str) -> bytes:
+        """A file with gzip; it is compressed when it is first asked for."""
+        found = self._compressed.get(name)
+        if found is None:
+            found = self._compressed[name] = gzip.compress(self._files[name].content, mtime=0)
+        return found
 
 
 def _read(folder: Traversable, path: str) -> Iterator[tuple[str, File]]:

@@ -14,6 +14,7 @@ from homing.policy.failure_text import failure_text
 from homing.policy.sentences import At, Sentence
 from homing.ports.views import LastFailure
 from homing.web.clock import clock_detail, clock_differs
+from homing.web.dashboard.characters import readable, visible
 from homing.web.dashboard.files import Files
 from homing.web.show import time_text
 
@@ -36,10 +37,12 @@ def environment(files: Files) -> Environment:
         failure=failure,
         ident=ident,
         number=number,
+        readable=readable,
         sentence=sentence,
         short=short,
         span=span,
         took=took,
+        visible=visible,
     )
     env.filters["bytes"] = size
     env.globals.update(root=files.root, version=__version__)

@@ -182,6 +182,7 @@ def is_secure(headers: Mapping[bytes, bytes]) -> bool:
 
 MESSAGE_COOKIE = "homing_message"
 ONE_TIME = "homing_secret"
+TENANT_COOKIE = "homing_tenant"  # whose lists a caller of all tenants sees; empty: all
 
 
 def message_cookie(message: str) -> tuple[bytes, bytes]:

@@ -9,6 +9,7 @@ from homing.web.dashboard.pages import (
     endpoints,
     erasures,
     events,
+    first_steps,
     incidents,
     keys,
     notices,
@@ -17,11 +18,13 @@ from homing.web.dashboard.pages import (
     simulator,
     subscriptions,
     system,
+    tenants,
 )
 from homing.web.dashboard.request import Page
 
 PAGES: tuple[Page, ...] = (
     *overview.PAGES,
+    *first_steps.PAGES,
     *search.PAGES,
     *incidents.PAGES,
     *endpoints.PAGES,
@@ -34,5 +37,6 @@ PAGES: tuple[Page, ...] = (
     *keys.PAGES,
     *audit.PAGES,
     *simulator.PAGES,
+    *tenants.PAGES,
     *system.PAGES,
 )

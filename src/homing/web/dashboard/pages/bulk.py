@@ -60,6 +60,27 @@ async def _asked(
     )
 
 
+async def failed(request: PageRequest) -> Shown:
+    """What did not arrive of the deliveries that match, by cause: dropped, and still pending."""
+    as_of = request.now
+    search = searched(request, request.query.text("q"), as_of=as_of)
+    conditions = search.replay(as_of=as_of)
+    dropped = pending = _NONE
+    if conditions is not None:
+        conditions = replace(conditions, status=Status.DROPPED)
+        dropped = await request.app.replays.count(request.caller, conditions)
+    if search.conditions.status is None:
+        pending = await request.app.deliveries.count_pending(
+            request.caller, counted_by(search.conditions, as_of=as_of)
+        )
+    counts: dict[str, list[int]] = {}
+    for place, counted in enumerate((dropped, pending)):
+        for name, count in _causes(counted):
+            counts.setdefault(name, [0, 0])[place] += count
+    rows = sorted(counts.items(), key=lambda it: -sum(it[1]))
+    return request.show("span_causes.html", rows=rows[:SHOWN_MAX], more=rows[SHOWN_MAX:])
+
+
 def _causes(counted: Counted) -> list[tuple[str, int]]:
     return [(title(key) if key else "no failed attempt", n) for key, n in counted.by_cause]
 
@@ -154,6 +175,7 @@ def _count(text: str) -> int:
 
 PAGES = (
     Page(path="/bulk", handler=ask, use_case=Replays.count),
+    Page(path="/bulk/failed", handler=failed, use_case=Replays.count),
     Page(path="/bulk/replay", handler=replay, method="POST", use_case=Replays.start),
     Page(path="/bulk/cancel", handler=cancel, method="POST", use_case=Deliveries.cancel_some),
     Page(path="/bulk/cancelling", handler=cancelling, use_case=Deliveries.cancel_some),

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import msgspec
 
 from homing.app.deliveries import Deliveries
-from homing.errors import Invalid
-from homing.model import show_id
+from homing.app.exports import Exports
+from homing.errors import Gone, Invalid, NotFound
+from homing.model import Attempt, show_id
 from homing.policy import exact
+from homing.policy.changed_text import Line, header_changes, line_changes
 from homing.policy.sent_headers import logged_lines
 from homing.policy.sent_request import INLINE_BYTES_MAX, SentRequest, curl_command, variable_of
+from homing.web.dashboard.export import export_pages, export_response
 from homing.web.dashboard.request import Page, PageRequest, Shown
 from homing.web.dashboard.search import Search, find, read_search
 from homing.web.dashboard.timeline import timeline
 from homing.web.query import show_cursor
 from homing.web.response import Response
-from homing.web.show import DELIVERY
+from homing.web.schemas import DeliveryView
+from homing.web.show import DELIVERY, delivery_view
 
 ROWS = 50
 SHOWN_BYTES_MAX = 64 * 1024
@@ -57,6 +62,12 @@ async def deliveries(request: PageRequest) -> Shown:
     )
 
 
+async def export(request: PageRequest, form: str) -> Response:
+    search = searched(request, request.query.text("q"))
+    pages = await request.app.exports.deliveries(request.caller, search.conditions)
+    return export_response("deliveries", form, pages, delivery_view, DeliveryView)
+
+
 def _no_rows(text: str, problem: str) -> dict[str, Any]:
     return {
         "text": text,
@@ -93,11 +104,17 @@ async def delivery(request: PageRequest) -> Shown:
         described=described,
         line=timeline(described, now=request.now),
         pretty=pretty(data),
-        raw=_text(data),
+        data_path=data_path(row.delivery.tenant, row.event_key),
+        base64=lambda it: b64encode(it).decode(),
         event_kept=found is not None,
         lines=_lines,
         request_lines=lambda it: _lines(logged_lines(it)),
     )
+
+
+def data_path(tenant: str, key: str) -> str:
+    """The address of the data of an event."""
+    return f"/event-data/{quote(tenant)}/{quote(key, safe='')}"
 
 
 def pretty(data: bytes) -> str:
@@ -168,6 +185,45 @@ def _body_file(request: PageRequest) -> str:
     return f"{show_id(DELIVERY, request.number(DELIVERY))}-{request.part('number')}.body"
 
 
+async def compare(request: PageRequest) -> Shown:
+    """Two attempts side by side: facts, headers and bodies, with what differs marked."""
+    described = await request.app.deliveries.get(request.caller, request.number(DELIVERY))
+    by_number = {str(it.number): it for it in described.attempts}
+    chosen = [by_number.get(request.query.text(name)) for name in ("first", "second")]
+    first, second = chosen
+    if first is None or second is None:
+        raise NotFound("The delivery has no such attempt. Choose two on its page.")
+    return request.show(
+        "compare.html",
+        it=described.row,
+        numbers=[it.number for it in described.attempts],
+        first=first,
+        second=second,
+        request_headers=header_changes(_lines(logged_lines(first)), _lines(logged_lines(second))),
+        response_headers=header_changes(
+            _lines(first.response_headers), _lines(second.response_headers)
+        ),
+        body=await _body_changes(request, first, second),
+        excerpt=line_changes(pretty(first.excerpt), pretty(second.excerpt)),
+    )
+
+
+async def _body_changes(
+    request: PageRequest, first: Attempt, second: Attempt
+) -> tuple[int, list[Line]] | None:
+    """The size of the first body and what changed in it; None if the event is not kept."""
+    bodies = []
+    for it in (first, second):
+        try:
+            sent = await request.app.deliveries.sent_request(
+                request.caller, it.delivery_id, it.number
+            )
+        except Gone:
+            return None
+        bodies.append(sent.body)
+    return len(bodies[0]), line_changes(*(pretty(it) for it in bodies))
+
+
 async def replay(request: PageRequest) -> Response:
     new = await request.app.deliveries.replay(request.caller, request.number(DELIVERY))
     return request.done("Replayed. This page shows the new delivery.", to=_at(new.id))
@@ -192,7 +248,9 @@ _SENT = _ONE + "/attempts/{number}/request"
 
 PAGES = (
     Page(path="/deliveries", handler=deliveries, use_case=Deliveries.page),
+    *export_pages("/deliveries", export, Exports.deliveries),
     Page(path=_ONE, handler=delivery, use_case=Deliveries.get),
+    Page(path=_ONE + "/compare", handler=compare, use_case=Deliveries.get),
     Page(path=_SENT, handler=sent, use_case=Deliveries.sent_request),
     Page(path=_SENT + "/body", handler=sent_body, use_case=Deliveries.sent_request),
     Page(path=_ONE + "/replay", handler=replay, method="POST", use_case=Deliveries.replay),

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 from msgspec import Struct
 
 from homing.app.endpoints import Endpoints, EndpointSummary
+from homing.app.exports import Exports
 from homing.app.figures import Figures
 from homing.app.replays import Replays
 from homing.errors import FieldProblem, Invalid
@@ -18,12 +19,14 @@ from homing.policy.health import HealthRules
 from homing.policy.moments import moment
 from homing.ports import ReplayFilter
 from homing.ports.views import HOUR_MS, AttemptFilter, EndpointSort
+from homing.web.dashboard.export import export_pages, export_response
 from homing.web.dashboard.figures import SPANS, steps
 from homing.web.dashboard.pages.overview import chart, span_of
 from homing.web.dashboard.request import Page, PageRequest, Shown
 from homing.web.query import id_field
 from homing.web.response import Response
-from homing.web.show import ENDPOINT, SUBSCRIPTION
+from homing.web.schemas import EndpointView
+from homing.web.show import ENDPOINT, SUBSCRIPTION, endpoint_view
 
 PAGE_ROWS = 50
 PAGES_MAX = 100
@@ -51,7 +54,7 @@ class Line(Struct, frozen=True):
 async def endpoints(request: PageRequest) -> Shown:
     query, now = request.query, request.now
     state = query.choice("state", State) if query.text("state") else None
-    sort = query.choice("sort", EndpointSort) or EndpointSort.NEWEST
+    sort = query.choice("sort", EndpointSort) or EndpointSort.ATTENTION
     page = _page_number(query.text("page"))
     rows, more = await request.app.endpoints.find(
         request.caller,
@@ -81,6 +84,22 @@ async def endpoints(request: PageRequest) -> Shown:
         more=more,
         waiting_max=WAITING_MAX,
         states=tuple(State),
+    )
+
+
+async def export(request: PageRequest, form: str) -> Response:
+    query, now = request.query, request.now
+    state = query.choice("state", State) if query.text("state") else None
+    rules_of = request.app.endpoints.rules_of
+    pages = await request.app.exports.endpoints(
+        request.caller, tenant=query.tenant(), state=state, text=query.text("q")[:200]
+    )
+    return export_response(
+        "endpoints",
+        form,
+        pages,
+        lambda it: endpoint_view(it.endpoint, rules_of(it.endpoint.tenant), it.causes, now=now),
+        EndpointView,
     )
 
 
@@ -159,6 +178,7 @@ async def endpoint(request: PageRequest) -> Shown:
         waiting_count=described.waiting,
         waiting_max=WAITING_MAX,
         subscriptions=await request.app.endpoints.subscriptions(request.caller, number),
+        may_simulate=request.app.simulations.available,
         span=span,
         spans=SPANS,
     )
@@ -316,6 +336,7 @@ _ONE = "/endpoints/{id}"
 
 PAGES = (
     Page(path="/endpoints", handler=endpoints, use_case=Endpoints.find),
+    *export_pages("/endpoints", export, Exports.endpoints),
     Page(path=_ONE, handler=endpoint, use_case=Endpoints.describe),
     Page(path=_ONE + "/chart.json", handler=endpoint_chart, use_case=Figures.rollups),
     Page(path=_ONE + "/replay-count", handler=replay_count, use_case=Replays.count),

@@ -5,17 +5,21 @@ from __future__ import annotations
 from urllib.parse import quote, urlencode
 
 from homing.app.events import Events
+from homing.app.exports import Exports
 from homing.app.publishing import Publishing
-from homing.errors import FieldProblem, Invalid
+from homing.errors import FieldProblem, Invalid, NotFound
 from homing.policy.admission import EventDraft, is_type
 from homing.policy.cloudevents import context_of
 from homing.ports import EventRow
 from homing.web.api.publish import read_drafts
+from homing.web.dashboard.export import export_pages, export_response
 from homing.web.dashboard.forms import EVENT_FORM_BYTES_MAX
-from homing.web.dashboard.pages.deliveries import pretty
+from homing.web.dashboard.pages.deliveries import BYTES, data_path, pretty
 from homing.web.dashboard.request import Page, PageRequest, Shown
 from homing.web.query import show_cursor
 from homing.web.response import Response
+from homing.web.schemas import EventView
+from homing.web.show import event_view
 
 ROWS = 50
 NO_TYPE = "This is not an event type. A type looks like invoice.paid."
@@ -48,6 +52,16 @@ async def events(request: PageRequest) -> Shown:
     )
 
 
+async def export(request: PageRequest, form: str) -> Response:
+    text = request.query.text("q")
+    if text and not is_type(text):
+        raise Invalid(problems=(FieldProblem("q", NO_TYPE),))
+    pages = await request.app.exports.events(
+        request.caller, tenant=request.query.tenant(), event_type=text or None
+    )
+    return export_response("events", form, pages, event_view, EventView)
+
+
 def path(tenant: str, key: str) -> str:
     """The address of an event."""
     return f"/events/{quote(tenant)}/{quote(key, safe='')}"
@@ -64,8 +78,19 @@ async def event(request: PageRequest) -> Shown:
         unmatched=found.unmatched,
         context=context_of(found.event),
         pretty=pretty(found.event.data),
-        raw=found.event.data.decode("utf-8", "replace"),
+        data_path=data_path(tenant, request.key()),
     )
+
+
+async def event_data(request: PageRequest) -> Response:
+    """The data of an event, byte for byte, as a file."""
+    data = await request.app.events.data(
+        request.caller, request.key(), tenant=request.part("tenant")
+    )
+    if data is None:
+        raise NotFound("The tenant has no such event, or it is past retention.")
+    name = b'attachment; filename="event-data.json"'
+    return Response(200, data, BYTES, ((b"content-disposition", name),))
 
 
 async def publish(request: PageRequest) -> Response:
@@ -98,5 +123,7 @@ PAGES = (
         use_case=Publishing.publish,
         form_bytes=EVENT_FORM_BYTES_MAX,
     ),
+    *export_pages("/events", export, Exports.events),
     Page(path="/events/{tenant}/{id:path}", handler=event, use_case=Events.get),
+    Page(path="/event-data/{tenant}/{id:path}", handler=event_data, use_case=Events.data),
 )

@@ -9,6 +9,7 @@ from homing.app.figures import Figures
 from homing.ports import Ledger
 from homing.ports.views import Rollup
 from homing.web.dashboard.figures import SPANS, percentile_ms, steps, total
+from homing.web.dashboard.first_steps import first_steps
 from homing.web.dashboard.request import Page, PageRequest, Shown
 from homing.web.response import Response
 
@@ -34,6 +35,7 @@ async def overview(request: PageRequest) -> Shown:
         certificates=request.app.status.certificates(request.caller),
         span=span_of(request),
         spans=SPANS,
+        steps=await first_steps(request, _sum(found.ledgers).accepted),
     )
 
 

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Mapping
 
 from msgspec import Struct
 
 from homing.app.simulation import (
     EVENTS_MAX,
     RUN_MAX_MS,
+    SimulatedEndpoint,
     SimulationAsked,
     SimulationFigures,
     Simulations,
     SimulationShown,
+    verdict,
 )
-from homing.errors import TooMany, Unavailable
-from homing.model import State
+from homing.errors import NotFound, TooMany, Unavailable
+from homing.model import State, read_id
 from homing.policy.explain import explain_change
 from homing.web.dashboard.render import number, span
 from homing.web.dashboard.request import Page, PageRequest, Shown
 from homing.web.problems import NoSuchPath
+from homing.web.show import ENDPOINT
 
 PERSON = "a person"
 DOES = {
@@ -43,10 +45,20 @@ DEFAULTS = {
     "seed": "7",
 }
 SEED_MAX = 1_000_000_000
+OUTAGES = ("1h", "6h", "30h", "3d")  # the lengths that one click chooses
 
 _DURATION = re.compile(r"(?:[0-9]{1,6}(?:d|h|m|s))+")
 _PART = re.compile(r"([0-9]+)([dhms])")
 _UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000}
+
+
+def duration_text(ms: int) -> str:
+    """A duration as the fields take it: ``1d6h``."""
+    text, left = "", ms
+    for unit, size in _UNITS_MS.items():
+        count, left = divmod(left, size)
+        text += f"{count}{unit}" if count else ""
+    return text or "0s"
 
 
 class Row(Struct, frozen=True):
@@ -60,24 +72,42 @@ class Result(Struct, frozen=True):
     """The result of one policy, as the page shows it."""
 
     policy: str
+    verdict: str
+    one_of: int  # only one of so many events was simulated
     image: str  # a data: URL
     summary: str  # the image as text
+    run_for_ms: int
+    from_ms: int
+    to_ms: int
     changes: tuple[tuple[str, str, str], ...]  # time, new state, reason
 
 
 class _Form:
     """Reads the fields and collects a problem for each wrong one."""
 
-    def __init__(self, fields: Mapping[str, str], policies: frozenset[str]) -> None:
+    def __init__(
+        self,
+        fields: dict[str, str],
+        simulations: Simulations,
+        policies: frozenset[str],
+        endpoint: SimulatedEndpoint | None,
+    ) -> None:
         self._fields, self._policies = fields, policies
+        self._simulations, self._endpoint = simulations, endpoint
         self.problems: dict[str, str] = {}
 
     def asked(self) -> list[SimulationAsked]:
         """One simulation for each policy, with the same seed; empty if a field is wrong."""
         run_for_ms = self._duration("run_for", 60_000, RUN_MAX_MS, "1m to 14d")
         from_ms = self._duration("from", 0, RUN_MAX_MS, "0s to 14d")
+        if self._fields["outage"]:
+            length_ms = self._duration("outage", 1_000, RUN_MAX_MS, "1s to 14d")
+            self._fields["to"] = duration_text(from_ms + length_ms)
         to_ms = self._duration("to", 0, RUN_MAX_MS, "0s to 14d")
-        every_ms = self._duration("every", 1_000, RUN_MAX_MS, "1s to 14d")
+        is_real = self._endpoint is not None and self._endpoint.per_day > 0
+        every_ms = 0
+        if self._fields["every"] or not is_real:
+            every_ms = self._duration("every", 1_000, RUN_MAX_MS, "1s to 14d")
         percent = self._whole("percent", 1, 100)
         seed = self._whole("seed", 0, SEED_MAX)
         if self._fields["does"] not in DOES:
@@ -87,7 +117,10 @@ class _Form:
             policies.append(self._policy("compare"))
         if "from" not in self.problems and "to" not in self.problems and to_ms <= from_ms:
             self.problems["to"] = 'Must be later than "Down from".'
-        if not self.problems and (count := -(-run_for_ms // every_ms)) > EVENTS_MAX:
+        if not self.problems:
+            run_for_ms = self._simulations.run_for_ms(policies, run_for_ms, to_ms=to_ms)
+            self._fields["run_for"] = duration_text(run_for_ms)
+        if every_ms and not self.problems and (count := -(-run_for_ms // every_ms)) > EVENTS_MAX:
             reason = f"That would be {count:,} events; at most {EVENTS_MAX:,} are allowed."
             self.problems["every"] = reason
         if self.problems:
@@ -102,6 +135,7 @@ class _Form:
                 percent=percent,
                 every_ms=every_ms,
                 seed=seed,
+                endpoint=self._endpoint,
             )
             for policy in policies
         ]
@@ -135,8 +169,14 @@ async def simulator(request: PageRequest) -> Shown:
         raise NoSuchPath
     given = request.query.text("policy") != ""
     fields = {name: request.query.text(name) if given else it for name, it in DEFAULTS.items()}
+    fields["outage"] = request.query.text("outage") if given else ""
     policies = request.app.policies
-    form = _Form(fields, policies)
+    endpoint_key = request.query.text("endpoint")
+    endpoint = await _endpoint(request, endpoint_key) if endpoint_key else None
+    if endpoint is not None and not given:
+        fields |= {"policy": endpoint.policy, "every": "" if endpoint.per_day else "1m"}
+        fields |= {"from": "1h", "to": "7h", "run_for": "3d"}
+    form = _Form(fields, request.app.simulations, policies, endpoint)
     asked, refused, status = form.asked() if given else [], "", 200
     shown: list[SimulationShown] = []
     if form.problems:
@@ -153,6 +193,10 @@ async def simulator(request: PageRequest) -> Shown:
         problems=form.problems,
         refused=refused,
         does=DOES,
+        endpoint=endpoint,
+        endpoint_key=endpoint_key if endpoint is not None else "",
+        begins=endpoint is not None and not given,
+        outages=OUTAGES,
         policies=sorted(policies),
         results=[_result(one, it) for one, it in zip(asked, shown, strict=False)],
         rows=_rows([it.figures for it in shown]),
@@ -180,7 +224,24 @@ def _result(asked: SimulationAsked, shown: SimulationShown) -> Result:
         f"{asked.policy}: {figures.delivered:,} of {figures.accepted:,} delivered, "
         f"{sum(figures.dropped.values()):,} dropped, disabled for {span(figures.disabled_ms)}."
     )
-    return Result(asked.policy, image, summary, changes)
+    return Result(
+        policy=asked.policy,
+        verdict=verdict(asked, figures, span),
+        one_of=asked.one_of,
+        image=image,
+        summary=summary,
+        run_for_ms=asked.run_for_ms,
+        from_ms=asked.from_ms,
+        to_ms=asked.to_ms,
+        changes=changes,
+    )
+
+
+async def _endpoint(request: PageRequest, text: str) -> SimulatedEndpoint:
+    number = read_id(ENDPOINT, text)
+    if number is None:
+        raise NotFound("There is no such endpoint.")
+    return await request.app.simulations.endpoint(request.caller, number)
 
 
 def _rows(all_: list[SimulationFigures]) -> list[Row]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from homing.app.events import Events
+from homing.app.exports import Exports
 from homing.app.pull import Pull
 from homing.app.replays import Replays
 from homing.app.signing_keys import SigningKeys
@@ -17,6 +18,7 @@ from homing.policy.filters_run import Verdict
 from homing.policy.moments import moment
 from homing.ports import ReplayJob
 from homing.web.api.signing_keys import jwks_path
+from homing.web.dashboard.export import export_pages, export_response
 from homing.web.dashboard.request import Page, PageRequest, Shown
 from homing.web.dashboard.subscription_form import (
     form_choices,
@@ -29,7 +31,8 @@ from homing.web.dashboard.subscription_form import (
 )
 from homing.web.query import id_field, show_cursor
 from homing.web.response import Response
-from homing.web.show import REPLAY, SUBSCRIPTION, time_text
+from homing.web.schemas import SubscriptionView
+from homing.web.show import REPLAY, SUBSCRIPTION, subscription_view, time_text
 
 ROWS = 50
 TRIED_EVENTS = 10
@@ -48,6 +51,18 @@ async def subscriptions(request: PageRequest) -> Shown:
         rows=rows,
         first=before_id is None,
         older="" if cursor is None else f"?cursor={cursor}",
+    )
+
+
+async def export(request: PageRequest, form: str) -> Response:
+    keys_of = request.app.signing_keys.published
+    pages = await request.app.exports.subscriptions(request.caller, tenant=request.query.tenant())
+    return export_response(
+        "subscriptions",
+        form,
+        pages,
+        lambda it: subscription_view(it, keys_of, in_list=True),
+        SubscriptionView,
     )
 
 
@@ -296,6 +311,7 @@ _ONE = "/subscriptions/{id}"
 PAGES = (
     Page(path="/subscriptions", handler=subscriptions, use_case=Subscriptions.page),
     Page(path="/subscriptions", handler=create, method="POST", use_case=Subscriptions.create),
+    *export_pages("/subscriptions", export, Exports.subscriptions),
     Page(path="/subscriptions/new", handler=new, use_case=Subscriptions.create),
     Page(path="/subscriptions/check", handler=check, method="POST", use_case=Subscriptions.check),
     Page(

@@ -18,6 +18,19 @@ if (document.querySelector("[data-chart]")) {
   import("./charts.js").then((charts) => charts.startCharts());
 }
 
+// These scripts are loaded by pages that need them, now or after a change.
+function startParts() {
+  if (document.querySelector("[data-viewer]")) import("./viewer.js").then((viewer) => viewer.startViewers());
+  if (document.querySelector("[data-sort], [data-views]")) {
+    import("./lists.js").then((lists) => {
+      lists.startSorting();
+      lists.startViews();
+    });
+  }
+  if (document.querySelector("[data-outage]")) import("./outage.js").then((outage) => outage.startOutages());
+}
+startParts();
+
 // A browser may restore a page from its memory, even after a sign-out: reload it.
 addEventListener("pageshow", (event) => {
   if (event.persisted) location.reload();
@@ -32,8 +45,14 @@ function shown(region) {
   showTimeFields(region);
   markRow();
 }
-document.body.addEventListener("htmx:afterSwap", (event) => shown(event.detail.elt.parentElement || document));
-addEventListener("updated", () => shown(document));
+document.body.addEventListener("htmx:afterSwap", (event) => {
+  shown(event.detail.elt.parentElement || document);
+  startParts();
+});
+addEventListener("updated", () => {
+  shown(document);
+  startParts();
+});
 
 document.querySelector("[data-theme-toggle]")?.addEventListener("click", () => {
   const html = document.documentElement;
@@ -45,13 +64,16 @@ document.querySelector("[data-theme-toggle]")?.addEventListener("click", () => {
   dispatchEvent(new Event("theme"));
 });
 
-document.addEventListener("click", async (event) => {
-  const button = event.target.closest("[data-copy]");
-  if (!button) return;
+async function copy(text) {
   try {
-    await navigator.clipboard.writeText(button.dataset.copy);
+    await navigator.clipboard.writeText(text);
     dispatchEvent(new CustomEvent("toast", { detail: { text: "Copied." } }));
   } catch {
     dispatchEvent(new CustomEvent("toast", { detail: { text: "The browser did not allow copying. Select the text and copy it.", bad: true } }));
   }
+}
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-copy]");
+  if (button) copy(button.dataset.copy);
 });
+addEventListener("copytext", (event) => copy(event.detail));

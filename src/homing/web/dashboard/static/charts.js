@@ -61,12 +61,35 @@ function show(chart) {
   figure.querySelector(".chart-words").textContent = `${spanText(numbers, from, to)}: ${inWords(numbers, from, to)}`;
   const links = figure.querySelector(".chart-links");
   links.hidden = !chosen;
+  showCauses(chart, chosen);
   if (!chosen) return;
   const iso = (seconds) => new Date(seconds * 1000).toISOString();
   const span = `since:${iso(numbers.at[from])} until:${iso(numbers.at[to] + stepOf(numbers))}`;
   for (const link of links.querySelectorAll("a")) {
     link.href = `${link.dataset.path}?${new URLSearchParams({ q: `${link.dataset.words} ${span} ${figure.dataset.query}`.trim() })}`;
   }
+}
+
+const causesOf = ({ figure }) => figure.querySelector(".chart-causes");
+
+// Why deliveries of the chosen span have not arrived; asked again when its counts have changed.
+function showCauses(chart, places) {
+  const { figure, numbers } = chart;
+  const place = causesOf(chart);
+  if (!place) return;
+  place.hidden = !places;
+  const asked = places ? `${chart.chosen} ${inWords(numbers, ...places)}` : "";
+  if (!places || chart.asked === asked) return;
+  chart.asked = asked;
+  const iso = (seconds) => new Date(seconds * 1000).toISOString();
+  const q = `since:${iso(numbers.at[places[0]])} until:${iso(numbers.at[places[1]] + stepOf(numbers))} ${figure.dataset.query}`.trim();
+  fetch(`${place.dataset.path}?${new URLSearchParams({ q })}`, { headers: { "HX-Request": "true" } })
+    .then((response) => (response.ok ? response.text() : ""))
+    .then((text) => {
+      const found = new DOMParser().parseFromString(text, "text/html").body;
+      if (chart.asked === asked) place.replaceChildren(...found.childNodes);
+    })
+    .catch(() => (chart.asked = "")); // The indicator of the live stream shows that the server does not respond.
 }
 
 function mark(chart) {
@@ -79,6 +102,7 @@ function mark(chart) {
 
 function choose(chart, from, to) {
   const { at } = chart.numbers;
+  causesOf(chart)?.replaceChildren();
   chart.chosen = from === null ? null : [at[from], at[to] + stepOf(chart.numbers)];
   mark(chart);
   show(chart);

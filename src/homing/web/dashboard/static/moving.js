@@ -28,6 +28,7 @@ function isInUse(list) {
 function changes(list, fresh) {
   const shown = [...list.children].map(idOf);
   const next = [...fresh.children].map(idOf);
+  if (list.hasAttribute("data-sorted")) for (const ids of [shown, next]) ids.sort(); // A person chose the order.
   const known = new Set(shown);
   const added = next.filter((id) => !known.has(id)).length;
   const isOver = list.dataset.moving === "whole" && added === next.length; // Nothing that is shown is left.

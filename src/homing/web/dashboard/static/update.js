@@ -1,6 +1,6 @@
 // Changes the page so that it looks like a newer rendering of it. What is equal is not touched, so focus,
 // opened parts, typed text and selections stay, and screen readers read only what is new.
-const OWN = new Set(["open", "data-selected", "inert"]); // attributes that a person or a script changes
+const OWN = new Set(["open", "data-selected", "data-sorted", "inert"]); // attributes that a person or a script changes
 
 const keyOf = (node) => (node.nodeType === Node.ELEMENT_NODE && (node.dataset.row || node.id)) || null;
 const isKept = (node) => node.nodeType === Node.ELEMENT_NODE && node.hasAttribute("data-keep");
@@ -17,6 +17,7 @@ const isSameTime = (old, fresh) =>
   old.nodeName === "TIME" && old.dateTime === fresh.dateTime && old.dataset.form === fresh.dataset.form;
 
 function updateAttributes(old, fresh) {
+  if (old.hasAttribute("data-sort")) return; // A script has made it a button.
   for (const { name, value } of [...fresh.attributes]) {
     if (!OWN.has(name) && old.getAttribute(name) !== value) old.setAttribute(name, value);
   }
