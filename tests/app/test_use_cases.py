@@ -38,13 +38,23 @@ from web.house import URL, House, live, use_cases
 
 API, DASHBOARD, WF = "api", "dashboard", "workfront"
 SUB, EP, DLV = "/v1/subscriptions", "/v1/endpoints", "/v1/deliveries"
-TGT = "/v1/notice-targets"
+TGT, ETY = "/v1/notice-targets", "/v1/event-types"
 
 # The routes of each use case, without the transport: their paths tell it.
 TABLE: dict[str, tuple[str, ...]] = {
     "Publishing.publish": ("POST /v1/events", "POST /events"),
     "Events.page": ("GET /v1/events", "GET /events"),
     "Events.get": ("GET /v1/events/{id}", "GET /events/{tenant}/{id:path}"),
+    "EventTypes.create": (f"POST {ETY}", "POST /event-types", "GET /event-types/new"),
+    "EventTypes.page": (f"GET {ETY}", "GET /event-types"),
+    "EventTypes.of_tenant": (f"GET {ETY}/openapi.json", "GET /event-types/openapi.json"),
+    "EventTypes.get": (f"GET {ETY}/{{id}}", "GET /event-types/{tenant}/{id}"),
+    "EventTypes.change": (
+        f"PATCH {ETY}/{{id}}",
+        "POST /event-types/{tenant}/{id}",
+        "GET /event-types/{tenant}/{id}/edit",
+    ),
+    "EventTypes.delete": (f"DELETE {ETY}/{{id}}", "POST /event-types/{tenant}/{id}/delete"),
     "Events.try_filters": ("POST /v1/filters/try",),
     "Events.try_filters_on_latest": ("POST /subscriptions/try",),
     "Subscriptions.create": (f"POST {SUB}", "POST /subscriptions", "GET /subscriptions/new"),
@@ -272,6 +282,7 @@ class Objects(NamedTuple):
     event: str
     key: str
     target: str
+    event_type: str
 
 
 async def objects(house: House) -> Objects:
@@ -283,6 +294,7 @@ async def objects(house: House) -> Objects:
     job = await house.client.post("/v1/replays", {"filter": {"tenant": "acme"}})
     key = await house.client.post("/v1/keys", {"name": "n", "role": "viewer", "tenant": "acme"})
     target = await house.client.post(TGT, NEW_TARGET)
+    event_type = await house.client.post(ETY, NEW_TYPE)
     erased = await house.publish(tenant="acme")
     erasure = await house.client.post("/v1/erasures", {"event": erased, "tenant": "acme"})
     await house.settled()
@@ -296,6 +308,7 @@ async def objects(house: House) -> Objects:
         event=event,
         key=key.json["id"],
         target=target.json["id"],
+        event_type=event_type.json["name"],
     )
 
 
@@ -303,6 +316,7 @@ def id_of(route: str, found: Objects) -> str:
     path = route.partition(" ")[2]
     for part, value in {
         BASE: found.workfront,
+        "event-types": found.event_type,
         "notice": found.target,
         "subscriptions": found.subscription,
         "endpoints": found.endpoint,
@@ -367,6 +381,9 @@ NEW_WORKFRONT = {"objCode": "TASK", "eventType": "UPDATE", "url": "https://new.e
 EVENT = {"type": "a.b", "data": 1, "tenant": "acme"}
 EVENT_FORM = {"type": "a.b", "data": "1", "tenant": "acme"}
 REPLAY = {"filter": {"tenant": "acme"}}
+NEW_TYPE = {"name": "acme.type", "schema": {"type": "object"}, "tenant": "acme"}
+TYPE_FORM = {"name": "acme.other", "schema": '{"type": "object"}', "tenant": "acme"}
+BAD_SCHEMA = {"type": "no such type"}
 NEW_TARGET = {"kind": "webhook", "address": "https://people.example/x", "tenant": "acme"}
 
 
@@ -378,6 +395,8 @@ NEW_TARGET = {"kind": "webhook", "address": "https://people.example/x", "tenant"
         (Role.MANAGER, "POST /subscriptions", {"form": NEW_FORM}),
         (Role.MANAGER, f"POST {BASE}", {"json": NEW_WORKFRONT, "query": "?customerId=acme"}),
         (Role.MANAGER, f"POST {TGT}", {"json": NEW_TARGET}),
+        (Role.MANAGER, f"POST {ETY}", {"json": NEW_TYPE}),
+        (Role.MANAGER, "POST /event-types", {"form": TYPE_FORM}),
         (Role.MANAGER, "POST /notices/targets", {"form": NEW_TARGET}),
         (Role.MANAGER, "POST /v1/replays", {"json": REPLAY}),
         (Role.MANAGER, "POST /v1/replays", {"json": {**REPLAY, "dry_run": True}}),
@@ -420,6 +439,8 @@ LISTS = (
     "GET /v1/attempts",
     "GET /v1/ledger",
     f"GET {TGT}",
+    f"GET {ETY}",
+    "GET /event-types",
     "GET /v1/notices",
     "GET /notices",
     "GET /v1/audit",
@@ -478,6 +499,11 @@ BAD_URL = "ftp://no.example/"
         ("POST /v1/replays", {"json": {"filter": {"status": "pending"}}}, "status"),
         ("POST /bulk/replay", {"form": {"q": "status:pending"}}, "pending"),
         (f"PUT {BASE}/{{id}}/version", {"json": {"version": "v3"}}, "version"),
+        (f"POST {ETY}", {"json": {"name": "a b"}}, "name"),
+        (f"POST {ETY}", {"json": {"name": "a.b", "schema": BAD_SCHEMA}}, "schema"),
+        ("POST /event-types", {"form": {**TYPE_FORM, "schema": "{"}}, "must be JSON"),
+        (f"PATCH {ETY}/{{id}}?tenant=acme", {"json": {"schema": BAD_SCHEMA}}, "schema"),
+        ("POST /event-types/{tenant}/{id}", {"form": {"schema": "1"}}, "must be a JSON object"),
         (f"POST {TGT}", {"json": {**NEW_TARGET, "address": BAD_URL}}, "address"),
         ("POST /notices/targets", {"form": {**NEW_TARGET, "address": BAD_URL}}, "address"),
         (f"PATCH {TGT}/{{id}}", {"json": {"quiet_hours": "at night"}}, "quiet_hours"),
