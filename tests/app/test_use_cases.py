@@ -585,6 +585,7 @@ CHANGE_JSON: dict[str, Any] = {
     "Replays.start": REPLAY,
     "Replays.backfill": {"from": "1h"},
     "NoticeTargets.create": NEW_TARGET,
+    "EventTypes.create": NEW_TYPE,
     "Erasures.erase": {"event": "e"},
 }
 CHANGE_FORMS: dict[str, dict[str, str]] = {
@@ -596,6 +597,7 @@ CHANGE_FORMS: dict[str, dict[str, str]] = {
     "POST /bulk/replay": {"q": "tenant:acme"},
     "POST /bulk/cancel": {"q": "tenant:acme"},
     "POST /notices/targets": NEW_TARGET,
+    "POST /event-types": TYPE_FORM,
     "POST /erasures": {"event": "e", "tenant": "acme", "confirm": "erase"},
 }
 
@@ -668,6 +670,7 @@ def test_a_form_that_was_carried_out_redirects_so_that_a_reload_repeats_nothing(
                 "POST /endpoints/{id}/replay": {"since": "1h"},
                 "POST /subscriptions/{id}/backfill": {"from": "1h"},
                 "POST /notices/targets": NEW_TARGET,
+                "POST /event-types": TYPE_FORM,
                 "POST /erasures": {"event": found.event, "tenant": "acme", "confirm": "erase"},
                 "POST /keys": {"name": "n", "role": "viewer", "tenant": "acme"},
             }.get(route, {})

@@ -13,7 +13,8 @@ from homing.engine.event_check import FairCache
 from homing.engine.options import EngineOptions
 from homing.errors import Invalid
 from homing.policy.admission import EventDraft
-from homing.policy.event_types import Check, CheckRules, EventType, Unknown
+from homing.policy.event_check_rules import Check, CheckRules, Unknown
+from homing.policy.event_types import EventType
 
 NUMBERS = '{"type": "object", "required": ["id"], "properties": {"id": {"type": "integer"}}}'
 

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from homing.errors import Conflict, NotFound, StaleCatalog
 from homing.policy import event_types as policy
 from homing.policy.audit import AuditDraft, Who
-from homing.policy.event_types import Check, EventType, TypePlace
+from homing.policy.event_check_rules import Check
+from homing.policy.event_types import EventType, TypePlace
 from homing.ports.audit import AuditFilter
 from homing.ports.erasures import Erasure, ErasureKind
 from homing.store import event_types as stored

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from homing.engine.options import EngineOptions
-from homing.policy.event_types import Check, CheckRules, Unknown
+from homing.policy.event_check_rules import Check, CheckRules, Unknown
 from homing.ports import OutboxRow, RowsRefused
 from homing.testing import running_server
 from homing.web.relay import publish_here

@@ -11,8 +11,9 @@ from homing.app.access import MANAGERS, NO_TENANT, READERS, Caller, use_case
 from homing.engine.engine import Engine
 from homing.errors import NotFound
 from homing.policy.admission import is_type
+from homing.policy.event_check_rules import CheckRules
 from homing.policy.event_schema import problem_of
-from homing.policy.event_types import CheckRules, EventType, TypePlace, TypeSummary, check_type
+from homing.policy.event_types import EventType, TypePlace, TypeSummary, check_type
 
 
 class EventTypes:

@@ -23,16 +23,9 @@ from homing.engine.core import Core
 from homing.engine.maintenance import TenantSemaphore
 from homing.errors import FieldProblem, Invalid
 from homing.policy.admission import PROBLEMS_MAX, EventDraft
+from homing.policy.event_check_rules import Check, CheckRules, Unknown
 from homing.policy.event_schema import AT_ONCE_NS, BadSchema, Schema, compile_schema
-from homing.policy.event_types import (
-    TYPES_MAX,
-    Check,
-    CheckRules,
-    EventType,
-    TypeSummary,
-    Unknown,
-    cut,
-)
+from homing.policy.event_types import TYPES_MAX, EventType, TypeSummary, cut
 
 log = structlog.get_logger("homing.event_check")
 

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from homing.model import Subscription
 from homing.policy.certificates import WatchedCertificate
 from homing.policy.erasure import ErasedIds
-from homing.policy.event_types import CheckRules
+from homing.policy.event_check_rules import CheckRules
 from homing.policy.fair import FairBy
 from homing.policy.health import HealthRules
 from homing.policy.outage import OutageRules

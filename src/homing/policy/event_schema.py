@@ -487,6 +487,8 @@ class _Reader:
                 part.names += _size(value)
             case "uniqueItems":
                 self.unique += value is True
+            case _:
+                pass
 
     def _check_keywords(self, schema: dict[str, Any], part: _Part) -> None:
         for name, advice in _REFUSED.items():

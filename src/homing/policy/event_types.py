@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import StrEnum
 
 import msgspec
 from msgspec import Struct
 
 from homing.errors import FieldProblem, Invalid
 from homing.policy.admission import RESERVED_TYPES, TYPE_RULE, is_type, tenant_problem
+from homing.policy.event_check_rules import Check
 from homing.policy.text import storable
 
 TYPES_MAX = 1_000  # of one tenant
@@ -21,21 +21,6 @@ WARNING_CHARS_MAX = 500
 OPENAPI = "openapi.json"  # at the address where a type of this name would be
 
 _ANY = msgspec.json.Decoder()
-
-
-class Check(StrEnum):
-    """What happens to an event whose data does not match the schema of its type."""
-
-    OFF = "off"  # It is not checked.
-    WARN = "warn"
-    REFUSE = "refuse"
-
-
-class Unknown(StrEnum):
-    """What happens to an event of a type that its tenant has not described."""
-
-    ALLOW = "allow"
-    REFUSE = "refuse"
 
 
 class EventType(Struct, frozen=True, kw_only=True):
@@ -76,13 +61,6 @@ class TypePlace(Struct, frozen=True, array_like=True):
 
     tenant: str
     name: str
-
-
-class CheckRules(Struct, frozen=True):
-    """How types are checked whose own ``check`` does not say, and types that are unknown."""
-
-    check: Check = Check.WARN
-    unknown: Unknown = Unknown.ALLOW
 
 
 def check_type(

@@ -46,7 +46,8 @@ from homing.model import (
     Work,
     Workfront,
 )
-from homing.policy.event_types import Check, EventType, TypeSummary
+from homing.policy.event_check_rules import Check
+from homing.policy.event_types import EventType, TypeSummary
 from homing.policy.text import storable
 from homing.ports import CleanupJob, NewEvent, ReplayFilter, ReplayJob
 from homing.ports.erasures import Erasure, ErasureKind

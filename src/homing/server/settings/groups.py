@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from homing.policy.egress import NO_FILES, IdentityPaths, Proxy
-from homing.policy.event_types import Check, CheckRules, Unknown
+from homing.policy.event_check_rules import Check, CheckRules, Unknown
 from homing.policy.health import HealthRules
 from homing.policy.networks import Network
 from homing.policy.payload_fields import FIELDS_MAX

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec.json import encode
 
 from homing.app.event_types import EventTypes
 from homing.errors import (
@@ -16,7 +17,8 @@ from homing.errors import (
     StoreUnavailable,
     TooLarge,
 )
-from homing.policy.event_types import Check, EventType, TypePlace, TypeSummary
+from homing.policy.event_check_rules import Check
+from homing.policy.event_types import EventType, TypePlace, TypeSummary
 from homing.web.event_openapi import event_openapi
 from homing.web.operation import PAGE, TENANT, TENANT_ONE, Call, Operation
 from homing.web.query import show_place
@@ -177,7 +179,7 @@ async def delete(call: Call) -> Response:
 
 async def openapi(call: Call) -> Response:
     tenant, types = await call.app.event_types.of_tenant(call.caller, tenant=call.query.tenant())
-    return json_response(await event_openapi(tenant, types))
+    return Response(200, encode(await event_openapi(tenant, types)))
 
 
 _ALL = "/v1/event-types"

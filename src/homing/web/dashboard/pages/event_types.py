@@ -10,13 +10,8 @@ import msgspec
 
 from homing.app.event_types import EventTypes
 from homing.errors import Conflict, FieldProblem, Invalid
-from homing.policy.event_types import (
-    DESCRIPTION_CHARS_MAX,
-    Check,
-    CheckRules,
-    EventType,
-    TypePlace,
-)
+from homing.policy.event_check_rules import Check, CheckRules
+from homing.policy.event_types import DESCRIPTION_CHARS_MAX, EventType, TypePlace
 from homing.web.dashboard.request import Page, PageRequest, Shown
 from homing.web.event_openapi import event_openapi
 from homing.web.query import show_place
