@@ -106,7 +106,8 @@ def _view(out: Console, one: EventType) -> None:
         text = msgspec.json.format(bytes(raw)).decode()
         if text != "null":
             out.print(f"\n{title}:", style="dim")
-            out.print(plain(text), soft_wrap=True)
+            for line in text.split("\n"):
+                out.print(plain(line), soft_wrap=True)
 
 
 @app.command("create")
