@@ -117,6 +117,34 @@ def subscription(port: int, number: int, *, tenant: str, order: str = "none") ->
     }
 
 
+def described_type(number: int) -> dict[str, Any]:
+    """The body of ``POST /v1/event-types`` for one of the 50 types, with a small schema."""
+    text = {"type": "string", "maxLength": 4_000}
+    return {
+        "name": event_type(number),
+        "check": "refuse",
+        "schema": {
+            "type": "object",
+            "required": ["sent_at", "invoice", "customer"],
+            "properties": {
+                "sent_at": {"type": "number"},
+                "invoice": {
+                    "type": "object",
+                    "required": ["id"],
+                    "properties": {"id": {"type": "integer", "minimum": _INVOICES_FROM}},
+                },
+                "customer": {
+                    "type": "object",
+                    "required": ["id"],
+                    "properties": {"id": {"type": "string", "pattern": "^c[0-9]{3}$"}},
+                },
+                "pad": text,
+            },
+            "additionalProperties": False,
+        },
+    }
+
+
 def subscription_to_all(port: int, number: int) -> dict[str, Any]:
     """The same for one of the URLs that get every event."""
     return {

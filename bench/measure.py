@@ -29,10 +29,11 @@ YARDSTICK = {
     "x": "c",
     "y": "c",
     "m": "d",
+    "z": "d",
 }
-IN_ROUNDS = "bcuxydekvwfghnqm"
+IN_ROUNDS = "bcuxydzekvwfghnqm"
 ONCE = "ijloprst"
-PARTS = "abcdefghijmnoqrstuvwxy"
+PARTS = "abcdefghijmnoqrstuvwxyz"
 ON_REQUEST = "klp"  # measured only where --only names it; --large is --only l
 
 
@@ -160,6 +161,7 @@ def titles(sizes: Sizes) -> dict[str, str]:
         "w": "v on PostgreSQL",
         "x": "c with order by key, 10,000 keys",
         "y": "c with only the newest event of a key, each of its own key",
+        "z": "d with the data of every event checked against the schema of its type",
     }
 
 
@@ -214,6 +216,7 @@ RATIO_TARGETS = {
     "u/c": 0.97,
     "x/c": 0.8,
     "y/c": 0.8,
+    "z/d": 0.97,
     "q/a": 3.2,
 }
 LIMITS = (

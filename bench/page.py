@@ -50,6 +50,7 @@ _ROWS = {
     "w": ("the same on PostgreSQL", "w/a"),
     "x": ("batches of 100 with order by key, 10,000 keys", "x/c"),
     "y": ("batches of 100 with only the newest event of a key, each of its own key", "y/c"),
+    "z": ("published one by one, each checked against the schema of its event type", "z/d"),
 }
 _YARDSTICKS = {"a": "", "c": " of batches on SQLite", "d": " of one by one on SQLite"}
 _COSTS = {  # Pages of earlier runs do not have all of them.

@@ -148,11 +148,14 @@ def _on_new_data(
     collector: str = "",
     order: str = "none",
     objects: int = 0,
+    checked: bool = False,
 ) -> Measured:
     data = hall.folder / hall.name()
     try:
         with Server(data, database_url=database_url, writer=writer, collector=collector) as server:
             server.subscribe(hall.receiver, order=order)
+            if checked:
+                server.describe_types()
             found = flood(
                 hall, server, count=count, batch=batch, connections=connections, objects=objects
             )
@@ -206,6 +209,13 @@ def part_y(hall: Hall) -> Measured:
 
 def part_d(hall: Hall) -> Measured:
     return _on_new_data(hall, "d", count=hall.sizes.d, batch=1, connections=SINGLE_CONNECTIONS)
+
+
+def part_z(hall: Hall) -> Measured:
+    """What the check of events against the schemas of their types costs."""
+    return _on_new_data(
+        hall, "z", count=hall.sizes.d, batch=1, connections=SINGLE_CONNECTIONS, checked=True
+    )
 
 
 def _on_postgres(hall: Hall, part: str, *, writer: str) -> Measured:
@@ -572,4 +582,5 @@ MEASURE: dict[str, Callable[[Hall], Measured]] = {
     "w": part_w,
     "x": part_x,
     "y": part_y,
+    "z": part_z,
 }

@@ -184,6 +184,11 @@ class Server(Child):
             document = letter.subscription(receiver.port, number, tenant=tenant, order=order)
             self.ask("POST", "/v1/subscriptions", document)
 
+    def describe_types(self) -> None:
+        """Every type with a schema, which each of its events must match."""
+        for number in range(letter.URLS):
+            self.ask("POST", "/v1/event-types", letter.described_type(number))
+
     def subscribe_to_all(self, receiver: Receiver) -> None:
         """100 URLs, each for every event."""
         for number in range(letter.FAN_OUT):

@@ -262,6 +262,7 @@ class Event(Struct, frozen=True, gc=False, array_like=True):
     trace: str = ""  # the publisher's traceparent; empty: none
     context: str = ""  # of a CloudEvent: its other attributes, as JSON; see policy.cloudevents
     order_key: str = ""  # the object that it is about; empty: none was named
+    warning: str = ""  # why its data does not match its event type; empty: it does
 
 
 class Delivery(Struct, frozen=True, gc=False, array_like=True):

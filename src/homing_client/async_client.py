@@ -40,6 +40,7 @@ from homing_client.values import (
     AuditWhere,
     Cause,
     CausesWhere,
+    Check,
     DeliveriesWhere,
     Delivery,
     DeliveryDetail,
@@ -52,6 +53,9 @@ from homing_client.values import (
     EventDetail,
     EventsRead,
     EventSummary,
+    EventType,
+    EventTypeChanges,
+    EventTypeSummary,
     FilterInput,
     FilterResult,
     Key,
@@ -461,6 +465,51 @@ class AsyncHoming:
     async def verify_audit(self, *, after: int | None = None) -> AuditVerified:
         """Verify a few segments of the audit log after this number."""
         return await self._call(protocol.verify_audit(after))
+
+    # --- event types -------------------------------------------------------------------------
+
+    async def create_event_type(
+        self,
+        name: str,
+        *,
+        description: str = "",
+        schema: Any = None,
+        sample: Any = None,
+        check: Check | None = None,
+        tenant: str | None = None,
+    ) -> EventType:
+        """Describe a type of events; ``schema`` is a JSON Schema of the data of its events."""
+        fields = {
+            "name": name,
+            "description": description,
+            "schema": schema,
+            "sample": sample,
+            "check": check,
+            "tenant": tenant,
+        }
+        return await self._call(protocol.create_event_type(fields))
+
+    def event_types(self, *, tenant: str | None = None) -> AsyncIterator[EventTypeSummary]:
+        """Event types by tenant and name."""
+        return self._each(protocol.event_types({"tenant": tenant}))
+
+    async def event_type(self, name: str, *, tenant: str | None = None) -> EventType:
+        """One event type with its schema and sample."""
+        return await self._call(protocol.event_type(name, tenant))
+
+    async def change_event_type(
+        self, name: str, *, tenant: str | None = None, **changes: Unpack[EventTypeChanges]
+    ) -> EventType:
+        """Change the given fields of an event type; None removes a schema or a sample."""
+        return await self._call(protocol.change_event_type(name, changes, tenant))
+
+    async def delete_event_type(self, name: str, *, tenant: str | None = None) -> None:
+        """Delete an event type; events that were accepted stay as they are."""
+        await self._call(protocol.delete_event_type(name, tenant))
+
+    async def event_types_openapi(self, *, tenant: str | None = None) -> dict[str, Any]:
+        """All event types of a tenant as an OpenAPI 3.1 document."""
+        return await self._call(protocol.event_types_openapi(tenant))
 
     # --- notices -----------------------------------------------------------------------------
 

@@ -34,6 +34,8 @@ from homing_client.values import (
     EventDetail,
     EventsRead,
     EventSummary,
+    EventType,
+    EventTypeSummary,
     FilterResult,
     Key,
     Ledger,
@@ -483,6 +485,44 @@ def audit(where: Mapping[str, Any]) -> Listing[AuditEntry]:
 def verify_audit(after: int | None) -> Call[AuditVerified]:
     query = "" if after is None else f"?after={after}"
     return _get(f"/v1/audit/verify{query}", AuditVerified)
+
+
+# --- event types ----------------------------------------------------------------------------
+
+
+def create_event_type(fields: Mapping[str, Any]) -> Call[EventType]:
+    return _post("/v1/event-types", EventType, dict(fields))
+
+
+def event_types(where: Mapping[str, Any]) -> Listing[EventTypeSummary]:
+    return Listing("/v1/event-types", where, Page[EventTypeSummary])
+
+
+def event_type(name: str, tenant: str | None) -> Call[EventType]:
+    return _get(_event_type_path(name, tenant), EventType)
+
+
+def change_event_type(name: str, fields: Mapping[str, Any], tenant: str | None) -> Call[EventType]:
+    return Call(
+        method="PATCH",
+        path=_event_type_path(name, tenant),
+        read=lambda body: _decode(body, EventType),
+        retry=RetryRule.ALWAYS,
+        body=msgspec.json.encode(fields),
+    )
+
+
+def delete_event_type(name: str, tenant: str | None) -> Call[None]:
+    return _delete(_event_type_path(name, tenant))
+
+
+def event_types_openapi(tenant: str | None) -> Call[dict[str, Any]]:
+    return _get(_event_type_path("openapi.json", tenant), dict[str, Any])
+
+
+def _event_type_path(name: str, tenant: str | None) -> str:
+    query = "" if tenant is None else "?" + urlencode({"tenant": tenant})
+    return f"/v1/event-types/{_part(name)}{query}"
 
 
 # --- notices --------------------------------------------------------------------------------

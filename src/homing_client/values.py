@@ -55,6 +55,7 @@ class Receipt(Struct, frozen=True):
     id: str
     deliveries: int
     duplicate: bool = False
+    warning: str = ""  # why its data does not match its event type; empty: it does
 
 
 class EventSummary(Struct, frozen=True, kw_only=True):
@@ -155,9 +156,50 @@ class EventDetail(Struct, frozen=True, kw_only=True):
     deliveries: tuple[Delivery, ...]
     key: str | None = None
     context: dict[str, str | bool | int] | None = None
+    warning: str | None = None
     deliveries_more: bool = False
     unmatched: tuple[UnmatchedSubscription, ...] = ()
     unmatched_more: bool = False
+
+
+# --- event types ----------------------------------------------------------------------------
+
+
+Check = Literal["off", "warn", "refuse"]
+
+
+class EventType(Struct, frozen=True, kw_only=True):
+    """A type of events; ``check`` is None if the setting ``event_check`` says what happens."""
+
+    name: str
+    tenant: str
+    description: str
+    schema: Raw
+    sample: Raw
+    check: str | None
+    created_at: str
+    updated_at: str
+
+
+class EventTypeChanges(TypedDict, total=False):
+    """The fields of an event type to change."""
+
+    description: str
+    schema: Any
+    sample: Any
+    check: Check | None
+
+
+class EventTypeSummary(Struct, frozen=True, kw_only=True):
+    """A type of events without its schema and sample."""
+
+    name: str
+    tenant: str
+    description: str
+    has_schema: bool
+    has_sample: bool
+    check: str | None
+    updated_at: str
 
 
 # --- subscriptions --------------------------------------------------------------------------

@@ -38,7 +38,7 @@ from web.house import URL, House, live, use_cases
 
 API, DASHBOARD, WF = "api", "dashboard", "workfront"
 SUB, EP, DLV = "/v1/subscriptions", "/v1/endpoints", "/v1/deliveries"
-TGT = "/v1/notice-targets"
+TGT, ETY = "/v1/notice-targets", "/v1/event-types"
 
 # The routes of each use case, without the transport: their paths tell it.
 TABLE: dict[str, tuple[str, ...]] = {
@@ -46,6 +46,16 @@ TABLE: dict[str, tuple[str, ...]] = {
     "Events.page": ("GET /v1/events", "GET /events"),
     "Events.get": ("GET /v1/events/{id}", "GET /events/{tenant}/{id:path}"),
     "Events.data": ("GET /event-data/{tenant}/{id:path}",),
+    "EventTypes.create": (f"POST {ETY}", "POST /event-types", "GET /event-types/new"),
+    "EventTypes.page": (f"GET {ETY}", "GET /event-types"),
+    "EventTypes.of_tenant": (f"GET {ETY}/openapi.json", "GET /event-types/openapi.json"),
+    "EventTypes.get": (f"GET {ETY}/{{id}}", "GET /event-types/{tenant}/{id}"),
+    "EventTypes.change": (
+        f"PATCH {ETY}/{{id}}",
+        "POST /event-types/{tenant}/{id}",
+        "GET /event-types/{tenant}/{id}/edit",
+    ),
+    "EventTypes.delete": (f"DELETE {ETY}/{{id}}", "POST /event-types/{tenant}/{id}/delete"),
     "Events.try_filters": ("POST /v1/filters/try",),
     "Events.try_filters_on_latest": ("POST /subscriptions/try",),
     "Subscriptions.create": (
@@ -288,6 +298,7 @@ class Objects(NamedTuple):
     event: str
     key: str
     target: str
+    event_type: str
 
 
 async def objects(house: House) -> Objects:
@@ -299,6 +310,7 @@ async def objects(house: House) -> Objects:
     job = await house.client.post("/v1/replays", {"filter": {"tenant": "acme"}})
     key = await house.client.post("/v1/keys", {"name": "n", "role": "viewer", "tenant": "acme"})
     target = await house.client.post(TGT, NEW_TARGET)
+    event_type = await house.client.post(ETY, NEW_TYPE)
     erased = await house.publish(tenant="acme")
     erasure = await house.client.post("/v1/erasures", {"event": erased, "tenant": "acme"})
     await house.settled()
@@ -312,6 +324,7 @@ async def objects(house: House) -> Objects:
         event=event,
         key=key.json["id"],
         target=target.json["id"],
+        event_type=event_type.json["name"],
     )
 
 
@@ -319,6 +332,7 @@ def id_of(route: str, found: Objects) -> str:
     path = route.partition(" ")[2]
     for part, value in {
         BASE: found.workfront,
+        "event-types": found.event_type,
         "notice": found.target,
         "subscriptions": found.subscription,
         "endpoints": found.endpoint,
@@ -384,6 +398,9 @@ NEW_WORKFRONT = {"objCode": "TASK", "eventType": "UPDATE", "url": "https://new.e
 EVENT = {"type": "a.b", "data": 1, "tenant": "acme"}
 EVENT_FORM = {"type": "a.b", "data": "1", "tenant": "acme"}
 REPLAY = {"filter": {"tenant": "acme"}}
+NEW_TYPE = {"name": "acme.type", "schema": {"type": "object"}, "tenant": "acme"}
+TYPE_FORM = {"name": "acme.other", "schema": '{"type": "object"}', "tenant": "acme"}
+BAD_SCHEMA = {"type": "no such type"}
 NEW_TARGET = {"kind": "webhook", "address": "https://people.example/x", "tenant": "acme"}
 
 
@@ -395,6 +412,8 @@ NEW_TARGET = {"kind": "webhook", "address": "https://people.example/x", "tenant"
         (Role.MANAGER, "POST /subscriptions", {"form": NEW_FORM}),
         (Role.MANAGER, f"POST {BASE}", {"json": NEW_WORKFRONT, "query": "?customerId=acme"}),
         (Role.MANAGER, f"POST {TGT}", {"json": NEW_TARGET}),
+        (Role.MANAGER, f"POST {ETY}", {"json": NEW_TYPE}),
+        (Role.MANAGER, "POST /event-types", {"form": TYPE_FORM}),
         (Role.MANAGER, "POST /notices/targets", {"form": NEW_TARGET}),
         (Role.MANAGER, "POST /v1/replays", {"json": REPLAY}),
         (Role.MANAGER, "POST /v1/replays", {"json": {**REPLAY, "dry_run": True}}),
@@ -437,6 +456,8 @@ LISTS = (
     "GET /v1/attempts",
     "GET /v1/ledger",
     f"GET {TGT}",
+    f"GET {ETY}",
+    "GET /event-types",
     "GET /v1/notices",
     "GET /notices",
     "GET /v1/audit",
@@ -495,6 +516,11 @@ BAD_URL = "ftp://no.example/"
         ("POST /v1/replays", {"json": {"filter": {"status": "pending"}}}, "status"),
         ("POST /bulk/replay", {"form": {"q": "status:pending"}}, "pending"),
         (f"PUT {BASE}/{{id}}/version", {"json": {"version": "v3"}}, "version"),
+        (f"POST {ETY}", {"json": {"name": "a b"}}, "name"),
+        (f"POST {ETY}", {"json": {"name": "a.b", "schema": BAD_SCHEMA}}, "schema"),
+        ("POST /event-types", {"form": {**TYPE_FORM, "schema": "{"}}, "must be JSON"),
+        (f"PATCH {ETY}/{{id}}?tenant=acme", {"json": {"schema": BAD_SCHEMA}}, "schema"),
+        ("POST /event-types/{tenant}/{id}", {"form": {"schema": "1"}}, "must be a JSON object"),
         (f"POST {TGT}", {"json": {**NEW_TARGET, "address": BAD_URL}}, "address"),
         ("POST /notices/targets", {"form": {**NEW_TARGET, "address": BAD_URL}}, "address"),
         (f"PATCH {TGT}/{{id}}", {"json": {"quiet_hours": "at night"}}, "quiet_hours"),
@@ -576,6 +602,7 @@ CHANGE_JSON: dict[str, Any] = {
     "Replays.start": REPLAY,
     "Replays.backfill": {"from": "1h"},
     "NoticeTargets.create": NEW_TARGET,
+    "EventTypes.create": NEW_TYPE,
     "Erasures.erase": {"event": "e"},
 }
 CHANGE_FORMS: dict[str, dict[str, str]] = {
@@ -587,6 +614,7 @@ CHANGE_FORMS: dict[str, dict[str, str]] = {
     "POST /bulk/replay": {"q": "tenant:acme"},
     "POST /bulk/cancel": {"q": "tenant:acme"},
     "POST /notices/targets": NEW_TARGET,
+    "POST /event-types": TYPE_FORM,
     "POST /erasures": {"event": "e", "tenant": "acme", "confirm": "erase"},
 }
 
@@ -659,6 +687,7 @@ def test_a_form_that_was_carried_out_redirects_so_that_a_reload_repeats_nothing(
                 "POST /endpoints/{id}/replay": {"since": "1h"},
                 "POST /subscriptions/{id}/backfill": {"from": "1h"},
                 "POST /notices/targets": NEW_TARGET,
+                "POST /event-types": TYPE_FORM,
                 "POST /erasures": {"event": found.event, "tenant": "acme", "confirm": "erase"},
                 "POST /keys": {"name": "n", "role": "viewer", "tenant": "acme"},
             }.get(route, {})

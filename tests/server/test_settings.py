@@ -103,6 +103,8 @@ GIVEN = {  # Every key that there is, with a value that is not its default. No k
     "publish_per_second": ("7", 7, "tenants.publish_per_second"),
     "pending_max": ("7", 7, "tenants.pending_max"),
     "subscriptions_max": ("7", 7, "tenants.subscriptions_max"),
+    "event_check": ("refuse", "refuse", "tenants.event_check"),
+    "unknown_event_types": ("refuse", "refuse", "tenants.unknown_event_types"),
     "changes_per_minute": ("7", 7, "tenants.changes_per_minute"),
     "drain_ms": ("7", 7, "listen.drain_ms"),
     "connections_max": ("7", 7, "listen.connections_max"),

@@ -94,11 +94,11 @@ class Targets:
 
 async def test_a_target_comes_back_as_it_was_and_raises_the_version(db: Db) -> None:
     it = Targets(db)
-    assert not await Admin(db).has_notice_targets()
+    assert not (await Admin(db).catalog_notes(0)).has_notice_targets
     one = await it.add(kinds=(NoticeKind.FROZEN,))
     two = await it.add(tenant=OPERATOR, quiet_hours="", time_zone="UTC")
     assert await Admin(db).catalog_version() == 2
-    assert await Admin(db).has_notice_targets()
+    assert (await Admin(db).catalog_notes(0)).has_notice_targets
     assert await it.store.target(one.id) == one
     assert await it.store.targets(tenant=None, before_id=None, limit=9) == ([two, one], None)
     assert await it.store.targets(tenant=None, before_id=None, limit=1) == ([two], two.id)

@@ -9,6 +9,7 @@ from homing.app.causes import Causes
 from homing.app.deliveries import Deliveries
 from homing.app.endpoints import Endpoints
 from homing.app.erasures import Erasures
+from homing.app.event_types import EventTypes
 from homing.app.events import Events
 from homing.app.exports import Exports
 from homing.app.figures import Figures
@@ -55,6 +56,7 @@ class App:
         self.people = People(options.people)
         self.publishing = Publishing(engine, quotas)
         self.events = Events(views, options.now)
+        self.event_types = EventTypes(engine)
         self.subscriptions = Subscriptions(engine, views, quotas, options)
         self.signing_keys = SigningKeys(engine)
         self.workfront = WorkfrontSubscriptions(engine, views, self.subscriptions)

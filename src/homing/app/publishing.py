@@ -2,12 +2,14 @@
 
 ``publish`` waits for the commit. The fast publish path of the API has no task that could wait: it
 calls ``check`` and then ``publish_then``, unless ``is_limited`` says that a quota must be read
-first.
+first, or ``matches_types`` that the data of an event must be looked at more closely.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+from msgspec.structs import replace
 
 from homing.app.access import PUBLISHERS, Caller, use_case
 from homing.app.quotas import Quotas
@@ -31,6 +33,7 @@ class Publishing:
         # engine's method itself, which saves the fast publish path a call.
         self.publish_then = engine.publish_then
         self.is_limited = quotas.limits_publishing  # for any tenant
+        self._event_check = engine.event_check
 
     @use_case(PUBLISHERS)
     async def publish(self, caller: Caller, drafts: Sequence[EventDraft]) -> list[Receipt]:
@@ -41,9 +44,9 @@ class Publishing:
         self.check(caller, drafts)
         quotas = self._quotas
         if not quotas.limits_publishing:
-            return await self._engine.publish(drafts)
+            return await self._publish(drafts)
         await quotas.check_publish(drafts)
-        receipts = await self._engine.publish(drafts)
+        receipts = await self._publish(drafts)
         quotas.published(drafts, receipts)
         return receipts
 
@@ -53,7 +56,22 @@ class Publishing:
         Quotas do not apply: a row that had to wait would delay the rows of all tenants.
         """
         self.check(RELAY, drafts)
-        return await self._engine.publish(drafts)
+        return await self._publish(drafts)
+
+    async def _publish(self, drafts: Sequence[EventDraft]) -> list[Receipt]:
+        """Publish events that match their types; raises Invalid if one is refused."""
+        if not self._event_check.is_on:
+            return await self._engine.publish(drafts)
+        checked = await self._event_check.check(drafts)
+        receipts = await self._engine.publish(checked)
+        if any(draft.warning for draft in checked):
+            pairs = zip(receipts, checked, strict=True)
+            receipts = [replace(receipt, warning=draft.warning) for receipt, draft in pairs]
+        return receipts
+
+    def matches_types(self, drafts: Sequence[EventDraft]) -> bool:
+        """Whether all events are known, without a wait, to match their event types."""
+        return not self._event_check.is_on or self._event_check.passes(drafts)
 
     def check(self, caller: Caller, drafts: Sequence[EventDraft]) -> None:
         """Raises Forbidden, TooLarge or Invalid for events that this caller may not publish."""

@@ -17,6 +17,7 @@ from homing.cli import (
     deliveries,
     endpoints,
     erase,
+    event_types,
     filters,
     find,
     keys,
@@ -74,6 +75,7 @@ app.command(short_help="List the readers of a subscription.")(pull.readers)
 app.command(short_help="Ask a receiver whether it owns its URL.")(subscriptions.verify)
 app.command(short_help="Let the deliveries of a subscription wait.")(subscriptions.pause)
 app.command(short_help="End a pause.")(subscriptions.resume)
+app.add_typer(event_types.app, short_help="Describe and check types of events.")
 app.add_typer(filters.app, short_help="Try or change filters, or see why not.")
 app.command(short_help="Sign with a new secret.")(subscriptions.rotate_secret)
 app.add_typer(lost_commits.app, short_help="What a failover of the database has lost.")

@@ -121,12 +121,22 @@ def _publish_file(remote: Remote, events: list[Event]) -> None:
     if remote.json:
         return
     new = [receipt for receipt in receipts if not receipt.duplicate]
+    warned = [receipt for receipt in receipts if receipt.warning]
     total = sum(receipt.deliveries for receipt in new)
     out = console()
     out.print(f"Published {counted(len(new), 'event')}: {counted(total, 'delivery')}.")
     if len(new) < len(receipts):
         repeated = counted(len(receipts) - len(new), "event")
         out.print(f"Not sent again: {repeated} with an id that was published before.")
+    if warned:
+        out.print(f"{counted(len(warned), 'event')} with a warning; the first:")
+        _warn(out, warned[0])
+
+
+def _warn(out: Console, receipt: Receipt) -> None:
+    if receipt.warning:
+        sentence = f"Warning: {plain(receipt.id)}: {plain(receipt.warning)}"
+        out.print(sentence, style="yellow", soft_wrap=True)
 
 
 def _view(out: Console, receipt: Receipt) -> None:
@@ -142,5 +152,6 @@ def _view(out: Console, receipt: Receipt) -> None:
     else:
         sentence = f"Published {plain(receipt.id)}: {where}."
     out.print(sentence, soft_wrap=True)
+    _warn(out, receipt)
     if receipt.deliveries:
         out.print(f"  homing deliveries --event {plain(receipt.id)}", style="dim", soft_wrap=True)

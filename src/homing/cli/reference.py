@@ -129,7 +129,8 @@ def _tenants() -> Iterator[str]:
     yield (
         "Settings of one tenant: `policy` (a name), its quotas (`publish_per_second`, "
         "`pending_max`, `subscriptions_max`, `changes_per_minute`), `retention_days` (1 to 3,650, "
-        "shorter or longer than the installation's), `fair_by` (a path, or empty), "
+        "shorter or longer than the installation's), `fair_by` (a path, or empty), `event_check` "
+        "(`off`, `warn` or `refuse`), `unknown_event_types` (`allow` or `refuse`), "
         "`client_certificate_file` and `client_key_file`, `ca_file` (authorities that this tenant "
         "trusts besides the installation's), and a table `health` with the limits that differ from "
         "the installation's, or with a `preset`."

@@ -24,7 +24,7 @@ from homing.policy.wants import (
     picked_whole,
     wants_of,
 )
-from homing.ports import AdminStore
+from homing.ports import AdminStore, CatalogNotes
 from homing.ports.erasures import ErasedTenants
 
 GAP_MAX = 1 << 20  # A larger step of the version means that changes were lost: read everything.
@@ -57,6 +57,7 @@ class Catalog:
         self.knows_erased_ids = False  # whether publishes must look for the ids of erased events
         self._erased: dict[str, int] = {}  # by tenant: the version of its last erasure
         self.on_erased: Callable[[str], None] = lambda _tenant: None  # some of it was erased
+        self.event_types: dict[str, int] = {}  # by tenant that has any: the version of them
         self._reading = asyncio.Lock()
 
     def twin(self, subscription_id: int) -> Subscription | None:
@@ -150,8 +151,7 @@ class Catalog:
             await self._reload(version)
             return
         erased = None
-        if version != self.version:  # The first target, or erasure, raises it from 0.
-            self.has_notice_targets = await self._admin.has_notice_targets()
+        if version != self.version:  # The first erasure raises it from 0.
             erased = await self._admin.erased_tenants(self.version)
             self.knows_erased_ids = erased.ids
         for subscription in await self._admin.subscriptions_since(self.version):
@@ -159,7 +159,10 @@ class Catalog:
             version = max(version, subscription.version)
         if erased is not None:
             self._forget_erased(erased)
-        if version != self.version:  # After the subscriptions: each has the keys that it needs.
+        # After the subscriptions: each has the keys that it needs, and no change up to its version
+        # is missed.
+        if version != self.version:
+            self._note(await self._admin.catalog_notes(self.version))
             for keys in await self._admin.signing_keys_since(self.version):
                 self._signing_keys[keys.tenant] = keys
                 self._signers[keys.tenant] = TenantSigner(keys.keys)
@@ -171,14 +174,14 @@ class Catalog:
         Nothing is forgotten before all of it is read: an unknown subscription counts as deleted.
         The version is the store's own, which a publish compares, not the highest of a subscription.
         """
-        has_targets = await self._admin.has_notice_targets()
         erased = await self._admin.erased_tenants(0)
         subscriptions = await self._admin.subscriptions_since(0)
         keys = await self._admin.signing_keys_since(0)
+        notes = await self._admin.catalog_notes(0)
         there = {it.id for it in subscriptions}
         for known in [it for it in self._by_id.values() if it.id not in there]:
             self._put(replace(known, deleted_at=known.updated_at))
-        self.has_notice_targets, self.knows_erased_ids = has_targets, erased.ids
+        self.knows_erased_ids = erased.ids
         for subscription in subscriptions:
             self._put(subscription)
         self._forget_erased(erased)
@@ -187,7 +190,17 @@ class Catalog:
         for one in keys:
             self._signing_keys[one.tenant] = one
             self._signers[one.tenant] = TenantSigner(one.keys)
+        self.event_types.clear()
+        self._note(notes)
         self.version = version
+
+    def _note(self, notes: CatalogNotes) -> None:
+        self.has_notice_targets = notes.has_notice_targets
+        for tenant, version, types in notes.event_types:
+            if types:
+                self.event_types[tenant] = version
+            else:
+                self.event_types.pop(tenant, None)
 
     def _put(self, subscription: Subscription) -> None:
         """Add, replace or remove a subscription."""
@@ -246,6 +259,7 @@ class Catalog:
             for tenant in erased.everything:
                 self._signing_keys.pop(tenant, None)
                 self._signers.pop(tenant, None)
+                self.event_types.pop(tenant, None)
         for tenant, version in erased.since.items():
             self._erased[tenant] = version
             self.on_erased(tenant)

@@ -21,6 +21,8 @@ from homing.engine.core import Core
 from homing.engine.decide import Report
 from homing.engine.dispatch import Dispatcher
 from homing.engine.erase import Eraser
+from homing.engine.event_check import EventCheck
+from homing.engine.event_types import EventTypes
 from homing.engine.fan_out import FanOut
 from homing.engine.fleet.membership import Fleet, FleetParts, FleetPulse
 from homing.engine.fleet.ownership import BucketOwnership
@@ -98,6 +100,7 @@ class Pulse(Struct, frozen=True):
     outage: OutageView = OutageView()  # while it is confirmed, only canaries are sent
     clock: ClockState = ClockState()
     commit_losses: tuple[CommitLoss, ...] = ()  # that no operator has confirmed, newest first
+    checks: dict[str, int] = {}  # events checked against their types, per result
 
 
 class NoticeParts(Struct, frozen=True):
@@ -134,6 +137,8 @@ class Engine:
         self._replayer = Replayer(core, dispatcher)
         self._operator = Operator(core, dispatcher, settler, maintenance)
         self.erasures = Eraser(core)
+        self.event_types = EventTypes(core)
+        self.event_check = EventCheck(core, core.options.checks, core.options.tenant_checks)
         core.catalog.on_erased = self._forget_erased
         self.notice_targets: NoticeTargets  # where people get notices; set if the engine has any
         self.audit: AuditKeeper | None = None
@@ -594,4 +599,5 @@ class Engine:
             outage=self.outage(),
             clock=self._clock.state(),
             commit_losses=self.losses.unconfirmed,
+            checks=dict(self.event_check.results),
         )

@@ -80,7 +80,19 @@ class FanOut:
         number, tenant, kind, data = self._ids.take(now), draft.tenant, draft.type, draft.data
         key, time = draft.key or show_id("evt", number), draft.time or rfc3339(wall)
         about = draft.order_key or ""
-        event = Event(number, tenant, key, kind, time, now, data, draft.trace, draft.context, about)
+        event = Event(
+            number,
+            tenant,
+            key,
+            kind,
+            time,
+            now,
+            data,
+            draft.trace,
+            draft.context,
+            about,
+            draft.warning,
+        )
         deliveries = tuple([self._delivery(event, match, now) for match in matches])
         ordered: tuple[int, ...] = ()
         latest: tuple[Latest, ...] = ()

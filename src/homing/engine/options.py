@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from homing.model import Subscription
 from homing.policy.certificates import WatchedCertificate
 from homing.policy.erasure import ErasedIds
+from homing.policy.event_check_rules import CheckRules
 from homing.policy.fair import FairBy
 from homing.policy.health import HealthRules
 from homing.policy.outage import OutageRules
@@ -53,6 +54,8 @@ class EngineOptions(Struct, frozen=True):
     certificates: Callable[[], Sequence[WatchedCertificate]] = tuple  # those in files
     fair_by: FairBy = FairBy()  # the first attempts of an endpoint take turns by this value
     tenant_fair_by: dict[str, FairBy] = field(default_factory=dict)
+    checks: CheckRules = CheckRules()  # of events, against their types
+    tenant_checks: dict[str, CheckRules] = field(default_factory=dict)
 
     def schedule_of(self, subscription: Subscription | None, *, tenant: str) -> Schedule:
         """The subscription's policy, else its tenant's, else the installation's."""

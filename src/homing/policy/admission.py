@@ -107,6 +107,7 @@ class EventDraft(Struct, frozen=True, gc=False):
     trace: str = ""  # the traceparent of the request
     context: str = ""  # the other attributes of a CloudEvent, as JSON
     order_key: str | None = None  # the object that it is about
+    warning: str = ""  # why its data does not match its event type; set by the check
 
 
 class SubscriptionDraft(SubscriptionSpec, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from homing.model import SPEC, Endpoint, Kind, SigningKeys, Subscription, show_id
+from homing.policy.event_types import EventType
 from homing.policy.keys import ApiKey
 from homing.policy.moments import rfc3339
 from homing.policy.notices import NoticeTarget
@@ -108,6 +109,15 @@ def shown(value: object) -> Values:
             return _endpoint(value)
         case SigningKeys():
             return {"tenant": value.tenant, "keys": len(value.keys)}
+        case EventType():
+            return {
+                "tenant": value.tenant,
+                "name": value.name,
+                "description": value.description,
+                "schema": value.schema,
+                "sample": value.sample,
+                "check": None if value.check is None else str(value.check),
+            }
         case ApiKey():
             return {
                 "name": value.name,

@@ -8,6 +8,7 @@ and nothing of the call is stored.
 
 from homing.ports.admin import (
     AdminStore,
+    CatalogNotes,
     CleanupJob,
     CleanupStep,
     KeyRelease,
@@ -60,6 +61,7 @@ from homing.ports.views import (
 
 __all__ = [
     "AdminStore",
+    "CatalogNotes",
     "CauseRow",
     "Claim",
     "CleanupJob",

@@ -20,6 +20,7 @@ from homing.model import (
 from homing.policy.bulk import Counted
 from homing.policy.commit_loss import CommitLoss
 from homing.policy.erasure import ErasedId
+from homing.policy.event_types import EventType, TypePlace, TypeSummary
 from homing.policy.notices import Notice
 from homing.ports.erasures import Erasable, ErasedTenants, Erasure
 from homing.ports.flow import NewEvent
@@ -86,13 +87,20 @@ class PastEvent(Struct, frozen=True):
     key: str = ""
 
 
+class CatalogNotes(Struct, frozen=True):
+    """Whether people get notices; tenants with changed event types, the version, and how many."""
+
+    has_notice_targets: bool = False
+    event_types: tuple[tuple[str, int, int], ...] = ()  # that changed after a version
+
+
 class AdminStore(Protocol):
     """Changes by people. Every change of a subscription raises the version of the catalog."""
 
     async def catalog_version(self) -> int: ...
 
-    async def has_notice_targets(self) -> bool:
-        """Whether any target gets notices; it changes only with the version of the catalog."""
+    async def catalog_notes(self, version: int) -> CatalogNotes:
+        """What changes with the version of the catalog besides subscriptions and signing keys."""
 
     async def subscriptions_since(self, version: int) -> list[Subscription]:
         """Subscriptions changed after this version, deleted ones included."""
@@ -157,6 +165,32 @@ class AdminStore(Protocol):
         StaleCatalog if they are not of the version that was read (0: there are none); Conflict
         while the tenant is being erased.
         """
+
+    async def create_event_type(self, new: EventType) -> EventType:
+        """Store a type, and raise the version of the catalog.
+
+        Conflict if the tenant has this type, has too many of them, or is being erased.
+        """
+
+    async def change_event_type(self, new: EventType) -> EventType:
+        """Replace a type, and raise the version of the catalog.
+
+        NotFound if it is deleted, StaleCatalog if it is not of the version that was read, Conflict
+        if the texts of the tenant's types are too large.
+        """
+
+    async def delete_event_type(self, tenant: str, name: str) -> int:
+        """Delete a type; returns the version of the catalog. NotFound if it is not there."""
+
+    async def event_type(self, tenant: str, name: str) -> EventType | None: ...
+
+    async def event_types(
+        self, *, tenant: str | None, after: TypePlace | None, limit: int
+    ) -> tuple[list[TypeSummary], TypePlace | None]:
+        """A page by tenant and name, and the place to continue after."""
+
+    async def event_types_whole(self, tenant: str) -> list[EventType]:
+        """All types of a tenant with their texts, by name."""
 
     async def subscription_gone(
         self,

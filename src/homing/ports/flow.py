@@ -56,6 +56,7 @@ class Receipt(Struct, frozen=True, gc=False, array_like=True):
     new: bool
     blocked: tuple[int, ...] = ()  # the ids of its deliveries that wait for others of their key
     superseded: int = 0  # older deliveries of its key that it has superseded
+    warning: str = ""  # why its data does not match its event type; set by the check
 
 
 class Refusal(Struct, frozen=True):

@@ -215,6 +215,8 @@ def engine_options(settings: Settings) -> EngineOptions:
         fair_by=FairBy(delivery.fair_by),
         tenant_fair_by={name: FairBy(path) for name, path in settings.tenants.fair_by.items()},
         origin=settings.notices.origin,
+        checks=settings.tenants.checks,
+        tenant_checks=settings.tenants.own_checks,
     )
 
 

@@ -28,12 +28,30 @@ from homing.policy.audit import AuditDraft, shown
 from homing.policy.bulk import Counted
 from homing.policy.commit_loss import LISTED_MAX, CommitLoss, missing_text
 from homing.policy.erasure import ErasedId
+from homing.policy.event_types import EventType, TypePlace, TypeSummary
 from homing.policy.notices import Notice
 from homing.policy.receiver import is_gone
-from homing.ports import CleanupJob, CleanupStep, KeyRelease, NewEvent, PastEvent, ReplayJob
+from homing.ports import (
+    CatalogNotes,
+    CleanupJob,
+    CleanupStep,
+    KeyRelease,
+    NewEvent,
+    PastEvent,
+    ReplayJob,
+)
 from homing.ports.erasures import Erasable, ErasedTenants, Erasure, ErasureKind
 from homing.store import audit as audit_log
-from homing.store import causes, cleanup_jobs, erasures, leases, order, replays, rows
+from homing.store import (
+    causes,
+    cleanup_jobs,
+    erasures,
+    event_types,
+    leases,
+    order,
+    replays,
+    rows,
+)
 from homing.store import notices as notice_records
 from homing.store.tx import Db, Tx, transaction
 from homing.store.writes import LedgerChange, add_to_ledger, write_events
@@ -65,8 +83,10 @@ class Admin:
         return int(row[0])
 
     @transaction(read_only=True)
-    async def has_notice_targets(self, tx: Tx) -> bool:
-        return await tx.one("notice_targets_exist") is not None
+    async def catalog_notes(self, tx: Tx, version: int) -> CatalogNotes:
+        targets = await tx.one("notice_targets_exist")
+        changed = await tx.all("event_types_changed", version=version)
+        return CatalogNotes(targets is not None, tuple((it[0], it[1], it[2]) for it in changed))
 
     @transaction(read_only=True)
     async def subscriptions_since(self, tx: Tx, version: int) -> list[Subscription]:
@@ -230,6 +250,42 @@ class Admin:
             tx, audit, tenant=keys.tenant, object_id="signing_keys", before=before, after=stored
         )
         return stored
+
+    # --- event types ------------------------------------------------------------------------
+
+    @transaction()
+    async def create_event_type(
+        self, tx: Tx, new: EventType, *, audit: AuditDraft | None = None
+    ) -> EventType:
+        return await event_types.create(tx, new, version=await _raise_catalog(tx), audit=audit)
+
+    @transaction()
+    async def change_event_type(
+        self, tx: Tx, new: EventType, *, audit: AuditDraft | None = None
+    ) -> EventType:
+        return await event_types.change(tx, new, version=await _raise_catalog(tx), audit=audit)
+
+    @transaction()
+    async def delete_event_type(
+        self, tx: Tx, tenant: str, name: str, *, audit: AuditDraft | None = None
+    ) -> int:
+        version = await _raise_catalog(tx)
+        await event_types.delete(tx, tenant, name, version=version, audit=audit)
+        return version
+
+    @transaction(read_only=True)
+    async def event_type(self, tx: Tx, tenant: str, name: str) -> EventType | None:
+        return await event_types.find(tx, tenant, name)
+
+    @transaction(read_only=True)
+    async def event_types(
+        self, tx: Tx, *, tenant: str | None, after: TypePlace | None, limit: int
+    ) -> tuple[list[TypeSummary], TypePlace | None]:
+        return await event_types.page(tx, tenant=tenant, after=after, limit=limit)
+
+    @transaction(view=True)
+    async def event_types_whole(self, tx: Tx, tenant: str) -> list[EventType]:
+        return await event_types.whole(tx, tenant)
 
     @transaction(read_only=True)
     async def cleanup_jobs(self, tx: Tx) -> list[CleanupJob]:
@@ -529,6 +585,7 @@ class Admin:
         if new.kind is ErasureKind.TENANT:
             new = replace(new, version=version)
             await tx.all("signing_keys_remove", tenant=new.tenant)
+            await event_types.erase(tx, new.tenant)
         await tx.insert("erasure", [rows.erasure_row(new)])
         await audit_log.write(  # It never says which id or value was erased.
             tx,

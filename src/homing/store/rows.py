@@ -46,6 +46,8 @@ from homing.model import (
     Work,
     Workfront,
 )
+from homing.policy.event_check_rules import Check
+from homing.policy.event_types import EventType, TypeSummary
 from homing.policy.text import storable
 from homing.ports import CleanupJob, NewEvent, ReplayFilter, ReplayJob
 from homing.ports.erasures import Erasure, ErasureKind
@@ -72,6 +74,9 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         " rate_per_second settings"
     ),
     "signing_keys": _columns("tenant keys version"),
+    "event_type": _columns(
+        "tenant name description schema sample checks bytes created_at updated_at version"
+    ),
     "endpoint": _columns(
         "id bucket tenant url created_at generation state since enabled_since attempts failures"
         " consecutive_failures first_attempt_at last_success_at manual_enable_at warned"
@@ -81,7 +86,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "event_key": _columns("tenant key event_id content_hash"),
     "event_field": _columns("event_id place hash tenant"),
     "event": _columns(
-        "id tenant key type time accepted_at data trace context order_key deliveries last_id"
+        "id tenant key type time accepted_at data trace context order_key warning deliveries"
+        " last_id"
     ),
     "pending": _columns(
         f"{_DELIVERY} part {_SCHEDULE} cause_id paused_ms order_key order_seq unblocked_at"
@@ -223,6 +229,50 @@ def signing_keys(row: Row) -> SigningKeys:
     return SigningKeys(tenant, _secrets(keys), version)
 
 
+def event_type_row(it: EventType) -> Row:
+    return (
+        it.tenant,
+        it.name,
+        it.description,
+        it.schema,
+        it.sample,
+        it.check or "",
+        it.bytes,
+        it.created_at,
+        it.updated_at,
+        it.version,
+    )
+
+
+def event_type(row: Row) -> EventType:
+    tenant, name, description, schema, sample, check, _, created_at, updated_at, version = row
+    return EventType(
+        tenant=tenant,
+        name=name,
+        description=description,
+        schema=schema,
+        sample=sample,
+        check=Check(check) if check else None,
+        created_at=created_at,
+        updated_at=updated_at,
+        version=version,
+    )
+
+
+def type_summary(row: Row) -> TypeSummary:
+    tenant, name, description, check, schema, sample, updated_at, version = row
+    return TypeSummary(
+        tenant,
+        name,
+        description,
+        Check(check) if check else None,
+        bool(schema),
+        bool(sample),
+        updated_at,
+        version,
+    )
+
+
 def endpoint_row(endpoint: Endpoint) -> Row:
     health = endpoint.health
     return (
@@ -275,6 +325,7 @@ def event_row(new: NewEvent) -> Row:
         event.trace,
         event.context,
         event.order_key,
+        event.warning,
         len(deliveries),
         deliveries[-1].id if deliveries else event.id,
     )
@@ -282,7 +333,7 @@ def event_row(new: NewEvent) -> Row:
 
 def event(row: Row) -> Event:
     """An event from the columns of ``event``, without the last two (deliveries, last_id)."""
-    return Event(*row[:10])
+    return Event(*row[:11])
 
 
 def event_key_row(new: NewEvent) -> Row:

@@ -118,6 +118,12 @@ def _counters(pulse: Pulse) -> Iterator[Metric]:
     yield _counter(
         "homing_deliveries_finished", "Finished deliveries, by status.", "status", pulse.finished
     )
+    yield _counter(
+        "homing_event_checks",
+        "Events checked against their types, by result: valid, warned, refused or unknown type.",
+        "result",
+        pulse.checks,
+    )
     yield _counter("homing_commits", "Commits, by kind.", "kind", pulse.commits)
     attempts = CounterMetricFamily(
         "homing_attempts",

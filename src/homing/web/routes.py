@@ -9,6 +9,7 @@ from homing.web.api import (
     deliveries,
     endpoints,
     erasures,
+    event_types,
     events,
     filters,
     keys,
@@ -27,6 +28,7 @@ from homing.web.operation import Operation
 
 OPERATIONS: tuple[Operation, ...] = (
     *events.OPERATIONS,
+    *event_types.OPERATIONS,
     *subscriptions.OPERATIONS,
     *pull.OPERATIONS,
     *filters.OPERATIONS,

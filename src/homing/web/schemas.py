@@ -87,6 +87,10 @@ class EventReceipt(Struct, frozen=True, gc=False):
     duplicate: Annotated[
         bool, Meta(description="True: this id was published before, and nothing new is sent.")
     ]
+    warning: Annotated[
+        str | UnsetType,
+        Meta(description="Why its data does not match its event type, if it does not."),
+    ] = UNSET
 
 
 class Published(Struct, frozen=True, gc=False):
@@ -503,6 +507,9 @@ class EventDetail(Struct, frozen=True, kw_only=True):
     context: Annotated[
         dict[str, str | bool | int] | None,
         Meta(description="Of an event that was published as a CloudEvent: its other attributes."),
+    ]
+    warning: Annotated[
+        str | None, Meta(description="Why its data does not match its event type; null: it does.")
     ]
     data: Raw
     deliveries: list[DeliveryView]

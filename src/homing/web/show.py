@@ -127,6 +127,7 @@ def event_detail(
         key=event.order_key or None,
         accepted_at=time_text(event.accepted_at),
         context=context_of(event),
+        warning=event.warning or None,
         data=Raw(event.data),
         deliveries=[delivery_view(row) for row in rows],
         deliveries_more=more,

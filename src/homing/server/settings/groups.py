@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from homing.policy.egress import NO_FILES, IdentityPaths, Proxy
+from homing.policy.event_check_rules import Check, CheckRules, Unknown
 from homing.policy.health import HealthRules
 from homing.policy.networks import Network
 from homing.policy.payload_fields import FIELDS_MAX
@@ -497,6 +498,8 @@ class TenantSettings(Struct, frozen=True):
     retention_days: int | None = None
     identity: IdentityPaths = NO_FILES
     fair_by: str | None = None
+    event_check: str | None = None
+    unknown_event_types: str | None = None
 
 
 _COUNT_MAX = 1_000_000_000
@@ -538,6 +541,18 @@ class TenantsSettings(Struct, frozen=True, kw_only=True):
             "changes",
         ),
     ] = 600
+    event_check: Annotated[
+        Literal["off", "warn", "refuse"],
+        _about(
+            "What happens to an event whose data does not match the schema of its event type, where"
+            " the type does not say: nothing is checked, it is accepted with a warning, or it is"
+            " refused."
+        ),
+    ] = "warn"
+    unknown_event_types: Annotated[
+        Literal["allow", "refuse"],
+        _about("What happens to an event of a type that its tenant has not described."),
+    ] = "allow"
     own: Mapping[str, TenantSettings] = field(default=MappingProxyType({}), name="tenants")
 
     @property
@@ -566,6 +581,22 @@ class TenantsSettings(Struct, frozen=True, kw_only=True):
     @property
     def identities(self) -> dict[str, IdentityPaths]:
         return {name: own.identity for name, own in self.own.items() if own.identity}
+
+    @property
+    def checks(self) -> CheckRules:
+        """How the events of a tenant without settings of its own are checked."""
+        return CheckRules(Check(self.event_check), Unknown(self.unknown_event_types))
+
+    @property
+    def own_checks(self) -> dict[str, CheckRules]:
+        return {
+            name: CheckRules(
+                Check(own.event_check or self.event_check),
+                Unknown(own.unknown_event_types or self.unknown_event_types),
+            )
+            for name, own in self.own.items()
+            if own.event_check is not None or own.unknown_event_types is not None
+        }
 
     @property
     def fair_by(self) -> dict[str, str]:

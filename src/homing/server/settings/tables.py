@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -40,6 +40,8 @@ class _TenantTable(Struct, frozen=True, forbid_unknown_fields=True):
     client_key_file: str = ""
     ca_file: str = ""
     fair_by: str | None = None
+    event_check: Literal["off", "warn", "refuse"] | None = None
+    unknown_event_types: Literal["allow", "refuse"] | None = None
 
 
 def read_toml(path: Path, *, is_named: bool) -> dict[str, Any]:
@@ -123,6 +125,8 @@ def read_tenants(
             retention_days=read.retention_days,
             identity=_files(read, where, source),
             fair_by=read.fair_by,
+            event_check=read.event_check,
+            unknown_event_types=read.unknown_event_types,
         )
     return tenants
 

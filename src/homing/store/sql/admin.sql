@@ -56,6 +56,49 @@ ON CONFLICT (tenant) DO UPDATE SET keys = excluded.keys, version = excluded.vers
 -- name: signing_keys_remove
 DELETE FROM signing_keys WHERE tenant = :tenant;
 
+-- name: event_types_changed
+SELECT tenant, version, types FROM event_type_change WHERE version > :version;
+
+-- name: event_type_of
+SELECT {event_type} FROM event_type WHERE tenant = :tenant AND name = :name;
+
+-- name: event_type_sizes
+-- How many types a tenant has, and the size of their texts.
+SELECT count(*), coalesce(sum(bytes), 0) FROM event_type WHERE tenant = :tenant;
+
+-- name: event_type_replace
+UPDATE event_type SET
+    description = :description, schema = :schema, sample = :sample, checks = :checks, bytes = :bytes,
+    updated_at = :updated_at, version = :version
+WHERE tenant = :tenant AND name = :name;
+
+-- name: event_type_remove
+DELETE FROM event_type WHERE tenant = :tenant AND name = :name;
+
+-- name: event_type_changed
+-- Processes that have read this version of the catalog read the types of this tenant again.
+INSERT INTO event_type_change (tenant, version, types) VALUES (:tenant, :version, :types)
+ON CONFLICT (tenant) DO UPDATE SET version = excluded.version, types = excluded.types;
+
+-- name: event_types_erase
+DELETE FROM event_type WHERE tenant = :tenant;
+
+-- name: event_type_change_erase
+DELETE FROM event_type_change WHERE tenant = :tenant;
+
+-- name: event_types_page
+-- Types of all tenants, by tenant and name, without their large texts.
+SELECT tenant, name, description, checks, schema <> '', sample <> '', updated_at, version FROM event_type
+WHERE (tenant, name) > (:after_tenant, :after_name) ORDER BY tenant, name LIMIT :limit;
+
+-- name: event_types_page_of
+SELECT tenant, name, description, checks, schema <> '', sample <> '', updated_at, version FROM event_type
+WHERE tenant = :tenant AND name > :after_name ORDER BY tenant, name LIMIT :limit;
+
+-- name: event_types_whole
+-- All types of a tenant with their texts, whose size has a limit.
+SELECT {event_type} FROM event_type WHERE tenant = :tenant ORDER BY name;
+
 -- name: endpoint_of_url
 SELECT id FROM endpoint WHERE tenant = :tenant AND url = :url;
 

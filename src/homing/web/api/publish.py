@@ -179,12 +179,19 @@ class Publish:
             self._publishing.check(caller, drafts)
         except HomingError:
             return None
-        return drafts
+        return drafts if self._publishing.matches_types(drafts) else None
 
 
 def published(receipts: Sequence[Receipt]) -> bytes:
     """The body of the response to a publish."""
-    return _encode(Published([EventReceipt(it.key, it.deliveries, not it.new) for it in receipts]))
+    return _encode(
+        Published(
+            [
+                EventReceipt(it.key, it.deliveries, not it.new, it.warning or UNSET)
+                for it in receipts
+            ]
+        )
+    )
 
 
 def read_drafts(body: bytes, tenant: str, *, lines: bool, trace: str = "") -> list[EventDraft]:

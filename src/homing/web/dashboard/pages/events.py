@@ -111,6 +111,8 @@ async def publish(request: PageRequest) -> Response:
         ) from None
     many = "1 delivery" if receipt.deliveries == 1 else f"{receipt.deliveries:,} deliveries"
     message = f"Published: {many}." if receipt.new else REPEATED
+    if receipt.warning:
+        message += f" Warning: {receipt.warning}."
     return request.done(message, to=path(tenant, receipt.key))
 
 

@@ -1,0 +1,116 @@
+"""Event types: what a tenant says about its events, and the checks of a new or changed type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+from msgspec import Struct
+
+from homing.errors import FieldProblem, Invalid
+from homing.policy.admission import RESERVED_TYPES, TYPE_RULE, is_type, tenant_problem
+from homing.policy.event_check_rules import Check
+from homing.policy.text import storable
+
+TYPES_MAX = 1_000  # of one tenant
+TENANT_BYTES_MAX = 4 * 1024 * 1024  # of all texts of a tenant's types
+DESCRIPTION_CHARS_MAX = 2_000
+SCHEMA_BYTES_MAX = 64 * 1024
+SAMPLE_BYTES_MAX = 64 * 1024
+WARNING_CHARS_MAX = 500
+OPENAPI = "openapi.json"  # at the address where a type of this name would be
+
+_ANY = msgspec.json.Decoder()
+
+
+class EventType(Struct, frozen=True, kw_only=True):
+    """A type of a tenant's events. Its texts are kept as they were given."""
+
+    tenant: str
+    name: str
+    description: str = ""
+    schema: str = ""  # JSON Schema; empty: none
+    sample: str = ""  # JSON, the data of an event; empty: none
+    check: Check | None = None  # None: as the settings say
+    created_at: int = 0
+    updated_at: int = 0
+    version: int = 0  # of the catalog, when it last changed
+
+    @property
+    def bytes(self) -> int:
+        """The size of its texts, for the limit of a tenant."""
+        texts = (self.name, self.description, self.schema, self.sample)
+        return sum(len(it.encode()) for it in texts)
+
+
+class TypeSummary(Struct, frozen=True):
+    """A type in a list, and all that a publish needs to know before it reads the schema."""
+
+    tenant: str
+    name: str
+    description: str
+    check: Check | None
+    has_schema: bool
+    has_sample: bool
+    updated_at: int
+    version: int
+
+
+class TypePlace(Struct, frozen=True, array_like=True):
+    """The place after a type, in the list by tenant and name."""
+
+    tenant: str
+    name: str
+
+
+def check_type(
+    draft: EventType, *, problem_of: Callable[[str, str], tuple[str, str] | None]
+) -> EventType:
+    """The type as it is stored; raises Invalid with every problem.
+
+    ``problem_of`` returns the field and the reason why a schema, or a sample for it, is refused.
+    """
+    problems = list(tenant_problem(draft.tenant))
+    if not is_type(draft.name):
+        problems.append(FieldProblem("name", TYPE_RULE))
+    elif draft.name.startswith(RESERVED_TYPES):
+        reason = f"must not begin with {RESERVED_TYPES}, which is for Homing's own events"
+        problems.append(FieldProblem("name", reason))
+    elif draft.name == OPENAPI:
+        reason = f"must not be {OPENAPI}: the document of all types has this address"
+        problems.append(FieldProblem("name", reason))
+    if len(draft.description) > DESCRIPTION_CHARS_MAX:
+        reason = f"must be at most {DESCRIPTION_CHARS_MAX:,} characters"
+        problems.append(FieldProblem("description", reason))
+    if draft.description != storable(draft.description):
+        problems.append(FieldProblem("description", "must not contain a NUL character"))
+    texts = [
+        *_json_problems("schema", draft.schema, SCHEMA_BYTES_MAX),
+        *_json_problems("sample", draft.sample, SAMPLE_BYTES_MAX),
+    ]
+    problems += texts
+    if draft.schema and not texts and (found := problem_of(draft.schema, draft.sample)):
+        problems.append(FieldProblem(*found))
+    if problems:
+        raise Invalid(problems=tuple(problems))
+    return draft
+
+
+def _json_problems(field: str, text: str, bytes_max: int) -> list[FieldProblem]:
+    if not text:
+        return []
+    if len(text.encode(errors="replace")) > bytes_max:
+        return [FieldProblem(field, f"must be at most {bytes_max // 1024} KiB")]
+    if text != storable(text):
+        return [FieldProblem(field, "must not contain a NUL character or half a surrogate pair")]
+    try:
+        _ANY.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        return [FieldProblem(field, f"must be JSON: {error}")]
+    return []
+
+
+def cut(text: str) -> str:
+    """A reason of bounded length, on one line."""
+    text = " ".join(storable(text).split())
+    return text if len(text) <= WARNING_CHARS_MAX else f"{text[: WARNING_CHARS_MAX - 1]}…"
