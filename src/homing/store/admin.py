@@ -31,7 +31,7 @@ from homing.policy.erasure import ErasedId
 from homing.policy.notices import Notice
 from homing.policy.receiver import is_gone
 from homing.ports import CleanupJob, CleanupStep, KeyRelease, NewEvent, PastEvent, ReplayJob
-from homing.ports.erasures import Erasable, ErasedTenants, Erasure, ErasureKind
+from homing.ports.erasures import Erasable, Erasure, ErasureKind, TenantChanges
 from homing.store import audit as audit_log
 from homing.store import causes, cleanup_jobs, erasures, leases, order, replays, rows
 from homing.store import notices as notice_records
@@ -292,6 +292,12 @@ class Admin:
             await audit_log.write(tx, audit, tenant=None, object_id="", after=after)
         return confirmed
 
+    # --- tenants that move to or from another installation -----------------------------------
+
+    @transaction()
+    async def tenant_move_ready(self, tx: Tx, move_id: str, process: int) -> None:
+        await tx.all("tenant_move_ready", move_id=move_id, process=process)
+
     # --- endpoints and deliveries -----------------------------------------------------------
 
     @transaction()
@@ -503,7 +509,7 @@ class Admin:
     # --- erasures ---------------------------------------------------------------------------
 
     @transaction(read_only=True)
-    async def erased_tenants(self, tx: Tx, version: int) -> ErasedTenants:
+    async def tenant_changes(self, tx: Tx, version: int) -> TenantChanges:
         return await erasures.tenants(tx, version)
 
     @transaction()
