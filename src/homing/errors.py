@@ -25,6 +25,8 @@ HomingError
 ├── Unavailable               503
 │   ├── StoreUnavailable           the store cannot commit now
 │   ├── Busy                       too many bytes of requests are held
+│   ├── TenantMoving               the tenant is being moved to another installation
+│   ├── TenantMoved                the tenant is served by another installation
 │   └── ShuttingDown
 ├── BadSetting                     a setting stops the start
 │   ├── BadScenario                a scenario cannot be simulated
@@ -279,6 +281,18 @@ class CommitsLost(Unavailable):
     """Commits were lost in a failover of the database, and no operator has confirmed it yet."""
 
     code = "commits_lost"
+
+
+class TenantMoving(Unavailable):
+    """The tenant is being moved to another installation; try again shortly."""
+
+    code = "tenant_moving"
+
+
+class TenantMoved(Unavailable):
+    """The tenant was moved to another installation."""
+
+    code = "tenant_moved"
 
 
 class ShuttingDown(Unavailable):

@@ -19,7 +19,8 @@ class Hook:
 
 
 @contextlib.contextmanager
-def hook(status: int = 204) -> Iterator[Hook]:
+def hook(status: int = 204, gate: threading.Event | None = None) -> Iterator[Hook]:
+    """With a gate, requests get their response when it is set."""
     kept = Hook(status=status)
 
     class Handler(BaseHTTPRequestHandler):
@@ -28,6 +29,8 @@ def hook(status: int = 204) -> Iterator[Hook]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             kept.came.append((dict(self.headers.items()), body))
+            if gate is not None:
+                gate.wait(60)
             self.send_response(kept.status)
             self.send_header("content-length", "0")
             self.end_headers()

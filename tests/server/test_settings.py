@@ -96,6 +96,7 @@ GIVEN = {  # Every key that there is, with a value that is not its default. No k
     "role": ("api", "api", "fleet.role"),
     "processes": ("4", 4, "fleet.processes"),
     "lease_ms": ("2000", 2000, "fleet.lease_ms"),
+    "node_numbers": ("32-63", "32-63", "fleet.node_numbers"),
     "listen_url": ("postgresql://h/db", "postgresql://h/db", "database.listen_url"),
     "pooled": ("true", True, "database.pooled"),
     "secret_key": ("k" * 43, "k" * 43, "security.secret_key"),
@@ -591,3 +592,8 @@ def test_settings_of_people_that_would_let_in_the_wrong_ones_stop_the_start(
 ) -> None:
     message = wrong(**{f"HOMING_{key}": value for key, value in given.items()})
     assert message.startswith(f"{name} = ")
+
+
+@pytest.mark.parametrize("value", ["5", "64-128", "9-3", "a-b", "-1-4"])
+def test_node_numbers_that_are_not_possible_stop_the_start(value: str) -> None:
+    assert "node_numbers" in wrong(HOMING_NODE_NUMBERS=value)

@@ -279,7 +279,7 @@ async def test_a_tenant_is_hidden_at_once_and_then_erased_with_all_its_rows(db: 
     new = erasure(make, ErasureKind.TENANT)
     begun = await admin.begin_erasure(new, key=None, earlier=[])
     assert begun.version == await admin.catalog_version()
-    erased = await admin.erased_tenants(0)
+    erased = await admin.tenant_changes(0)
     assert erased.everything == {"acme": begun.upto_id}
 
     assert await views.event(CANARY, tenant="acme") is None
@@ -329,11 +329,11 @@ async def test_retention_removes_the_hashes_of_erased_ids_and_old_erasures(db: D
     first = await erase(db, scene.make, "k1")
     admin = Admin(db)
     await admin.finish_erasure(first.id, now=NOW)
-    assert (await admin.erased_tenants(0)).ids
+    assert (await admin.tenant_changes(0)).ids
     await scene.flow.remove_history(before=NOW, limit=LIMIT)
-    assert (await admin.erased_tenants(0)).ids
+    assert (await admin.tenant_changes(0)).ids
     await scene.flow.remove_history(before=NOW + 1, limit=LIMIT)
-    assert not (await admin.erased_tenants(0)).ids
+    assert not (await admin.tenant_changes(0)).ids
     assert await admin.erasure(first.id) is None
 
 

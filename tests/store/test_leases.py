@@ -66,6 +66,14 @@ async def test_everyone_gets_a_node_of_its_own(leases: Leases) -> None:
     assert len({it.id for it in members}) == 10
 
 
+async def test_a_cell_takes_only_its_own_nodes(leases: Leases) -> None:
+    nodes = range(32, 34)
+    common = {"name": "one", "role": "both", "delivers": True, "lease_ms": LEASE, "nodes": nodes}
+    assert [(await leases.join(**common)).node for _ in nodes] == [32, 33]  # type: ignore[arg-type]
+    with pytest.raises(Unavailable, match="All 2 node numbers"):
+        await leases.join(**common)  # type: ignore[arg-type]
+
+
 async def test_a_node_is_used_again_only_when_none_is_new_and_long_after(
     leases: Leases, time: Time
 ) -> None:

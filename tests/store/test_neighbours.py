@@ -160,7 +160,7 @@ class Town:
         await audit.last_id()
         await Keys(self.db).keys(tenant=tenant, before_id=None, limit=STEP)
         await admin.erasures(tenant=tenant, before_id=None, limit=STEP)
-        await admin.erased_tenants(1)
+        await admin.tenant_changes(1)
         await flow.remove_history(before=NOW - DAY, limit=STEP)
         await flow.next_tenant(tenant)
 

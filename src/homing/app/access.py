@@ -40,6 +40,8 @@ class Caller(Struct, frozen=True):
     chosen: str | None = None  # the tenant whose lists a caller of all tenants wants to see
     # Counts a changing call of the tenant, and raises TooMany; None: no limit.
     on_change: Callable[[str], None] | None = None
+    # Raises TenantMoved if the tenant is served by another installation; None: it is here.
+    check_tenant: Callable[[str], None] | None = None
 
     @property
     def who(self) -> Who:
@@ -119,6 +121,8 @@ def use_case(
         @wraps(method)
         def checked(self: _S, caller: Caller, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
             caller.must_be(roles)
+            if caller.check_tenant is not None and caller.tenant is not None:
+                caller.check_tenant(caller.tenant)
             if not changes:
                 return method(self, caller, *args, **kwargs)
             if counted and present_act() is None:  # A use case may call another one.

@@ -81,6 +81,7 @@ class App:
         self.status = Status(engine, views, options)
         self.audit = Audit(audit, options.now)
         self.authenticator.on_change = self.people.on_change = quotas.count_change
+        self.authenticator.check_tenant = self.people.check_tenant = engine.check_tenant
         self.authenticator.on_anonymous = self.audit.refusals.anonymous
         self.people.on_refused = self.audit.refusals.anonymous
         self.sessions.on_refused = self.audit.refusals.refused

@@ -63,6 +63,8 @@ class Authenticator:
         self._known: dict[bytes | None, _Known] = {}
         # Counts a changing call of a tenant; raises TooMany.
         self.on_change: Callable[[str], None] | None = None
+        # Raises TenantMoved or TenantMoving for a tenant whose data is not here.
+        self.check_tenant: Callable[[str], None] | None = None
         # An address without a valid key was refused; why.
         self.on_anonymous: Callable[[str, str], None] = lambda _source, _why: None
         api_keys.on_change = self._forget
@@ -130,7 +132,14 @@ class Authenticator:
         key = None if given is None else await self._api_keys.find(given)
         if key is None:
             return None
-        caller = Caller(key.name, key.role, key.tenant, key.id, on_change=self.on_change)
+        caller = Caller(
+            key.name,
+            key.role,
+            key.tenant,
+            key.id,
+            on_change=self.on_change,
+            check_tenant=self.check_tenant,
+        )
         until, expires_at = self._api_keys.fresh_until, key.expires_at
         self._known[_CANONICAL + text] = _Known(caller, key.id, until, expires_at)
         self.known(_CANONICAL + text)

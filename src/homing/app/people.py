@@ -27,6 +27,7 @@ class People:
         self._networks, self._rules = options.networks, options.rules
         # Counts a changing call of a tenant; raises TooMany.
         self.on_change: Callable[[str], None] | None = None
+        self.check_tenant: Callable[[str], None] | None = None
         # A person whom the proxy names was refused at this address; why.
         self.on_refused: Callable[[str, str], None] = lambda _source, _why: None
 
@@ -60,6 +61,7 @@ class People:
             address=source,
             person=person,
             on_change=self.on_change,
+            check_tenant=self.check_tenant,
         )
 
     def _is_proxy(self, source: str) -> bool:

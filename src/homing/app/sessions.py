@@ -94,8 +94,15 @@ class Sessions:
         key = await self._api_keys.named(session.holder)
         if key is None:
             raise NotAuthorized("The key no longer works.")
-        on_change = self._authenticator.on_change
-        return Caller(key.name, key.role, key.tenant, key.id, source, on_change=on_change)
+        return Caller(
+            key.name,
+            key.role,
+            key.tenant,
+            key.id,
+            source,
+            on_change=self._authenticator.on_change,
+            check_tenant=self._authenticator.check_tenant,
+        )
 
 
 def is_young(session: KeySession, *, now: int) -> bool:

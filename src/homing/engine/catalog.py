@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -25,7 +25,8 @@ from homing.policy.wants import (
     wants_of,
 )
 from homing.ports import AdminStore, CatalogNotes
-from homing.ports.erasures import ErasedTenants
+from homing.ports.erasures import TenantChanges
+from homing.ports.tenant_moves import TenantMove
 
 GAP_MAX = 1 << 20  # A larger step of the version means that changes were lost: read everything.
 
@@ -58,6 +59,9 @@ class Catalog:
         self._erased: dict[str, int] = {}  # by tenant: the version of its last erasure
         self.on_erased: Callable[[str], None] = lambda _tenant: None  # some of it was erased
         self.event_types: dict[str, int] = {}  # by tenant that has any: the version of them
+        # Tenants that move to or from another installation, or were moved: not served here.
+        self.moves: dict[str, TenantMove] = {}
+        self.on_move: Callable[[str], None] = lambda _tenant: None  # it begins, goes on or ends
         self._reading = asyncio.Lock()
 
     def twin(self, subscription_id: int) -> Subscription | None:
@@ -152,9 +156,11 @@ class Catalog:
             return
         erased = None
         if version != self.version:  # The first erasure raises it from 0.
-            erased = await self._admin.erased_tenants(self.version)
+            erased = await self._admin.tenant_changes(self.version)
             self.knows_erased_ids = erased.ids
-        for subscription in await self._admin.subscriptions_since(self.version):
+        changed = await self._admin.subscriptions_since(self.version)
+        moved = [] if erased is None else self._note_moves(erased.moves)
+        for subscription in changed:
             self._put(subscription)
             version = max(version, subscription.version)
         if erased is not None:
@@ -167,6 +173,8 @@ class Catalog:
                 self._signing_keys[keys.tenant] = keys
                 self._signers[keys.tenant] = TenantSigner(keys.keys)
         self.version = version
+        for tenant in moved:
+            self.on_move(tenant)
 
     async def _reload(self, version: int) -> None:
         """Read everything again: the store has lost changes that are known here.
@@ -174,7 +182,7 @@ class Catalog:
         Nothing is forgotten before all of it is read: an unknown subscription counts as deleted.
         The version is the store's own, which a publish compares, not the highest of a subscription.
         """
-        erased = await self._admin.erased_tenants(0)
+        erased = await self._admin.tenant_changes(0)
         subscriptions = await self._admin.subscriptions_since(0)
         keys = await self._admin.signing_keys_since(0)
         notes = await self._admin.catalog_notes(0)
@@ -182,6 +190,7 @@ class Catalog:
         for known in [it for it in self._by_id.values() if it.id not in there]:
             self._put(replace(known, deleted_at=known.updated_at))
         self.knows_erased_ids = erased.ids
+        moved = self._note_moves(erased.moves)
         for subscription in subscriptions:
             self._put(subscription)
         self._forget_erased(erased)
@@ -193,6 +202,8 @@ class Catalog:
         self.event_types.clear()
         self._note(notes)
         self.version = version
+        for tenant in moved:
+            self.on_move(tenant)
 
     def _note(self, notes: CatalogNotes) -> None:
         self.has_notice_targets = notes.has_notice_targets
@@ -204,6 +215,9 @@ class Catalog:
 
     def _put(self, subscription: Subscription) -> None:
         """Add, replace or remove a subscription."""
+        move = self.moves.get(subscription.tenant) if self.moves else None
+        if move is not None and move.is_absent and subscription.deleted_at is None:
+            subscription = replace(subscription, deleted_at=subscription.updated_at)
         self._index.remove(subscription.id)
         self._want(subscription)
         self._pair(subscription)
@@ -250,7 +264,42 @@ class Catalog:
         for it in touched:
             self.on_paused(it)
 
-    def _forget_erased(self, erased: ErasedTenants) -> None:
+    def check_moves(self, drafts: Iterable[EventDraft]) -> None:
+        """Raises TenantMoving or TenantMoved for an event of a tenant that is not served here."""
+        if self.moves:
+            for draft in drafts:
+                if (move := self.moves.get(draft.tenant)) is not None:
+                    raise move.refusal()
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether rows of a tenant are being copied from or to another installation."""
+        return any(not move.is_gone for move in self.moves.values())
+
+    def of_tenant(self, tenant: str) -> list[Subscription]:
+        """The subscriptions of a tenant."""
+        return [it for it in self._by_id.values() if it.tenant == tenant]
+
+    def _note_moves(self, moves: Sequence[TenantMove]) -> list[str]:
+        """Note the tenants that move, and return those whose move has begun, gone on or ended.
+
+        The subscriptions of tenants that belong elsewhere, or are not complete yet, are forgotten.
+        """
+        changed: list[str] = []
+        before, self.moves = self.moves, {it.tenant: it for it in moves}
+        for tenant in before.keys() | self.moves.keys():
+            now = self.moves.get(tenant)
+            if before.get(tenant) == now:
+                continue
+            if now is not None and now.is_absent:
+                for subscription in self.of_tenant(tenant):
+                    self._put(subscription)
+                self._signing_keys.pop(tenant, None)
+                self._signers.pop(tenant, None)
+            changed.append(tenant)
+        return changed
+
+    def _forget_erased(self, erased: TenantChanges) -> None:
         """Remove the subscriptions of tenants that are erased, and report whose data was erased."""
         if erased.everything:
             for subscription in list(self._by_id.values()):

@@ -105,6 +105,8 @@ class CertificateWatch:
         due = []
         for it in self.watched():
             warned = it.warning(wall=wall)
+            if it.tenant in self._catalog.moves:
+                continue  # The other installation warns.
             if warned is not None and warned.is_due(wall=wall):
                 due.append((it, warned))
         for begin in range(0, len(due), AT_ONCE):

@@ -164,7 +164,7 @@ class Dispatcher:
     def _add(self, endpoint: Endpoint) -> EndpointQueue:
         fair = bool(self._options.fair_by_of(endpoint.tenant))
         queue = self.queues[endpoint.id] = EndpointQueue(endpoint, self.totals, fair=fair)
-        if self._catalog.paused:
+        if self._catalog.paused or self._catalog.moves:
             self._note_pauses(queue)
         self.on_added(queue)
         return queue
@@ -193,6 +193,31 @@ class Dispatcher:
             self._catalog.paused_at(endpoint_id),
             everything=self._catalog.all_paused_at(endpoint_id),
             now=self._clock.now(),
+            moving=queue.endpoint.tenant in self._catalog.moves,
+        )
+
+    # --- tenants that move to or from another installation -------------------------------------
+
+    def tenant_moves(self, tenant: str) -> None:
+        """Act on a move that begins, goes on or ends: start nothing, forget all, or start again."""
+        move = self._catalog.moves.get(tenant)
+        queues = [it for it in self.queues.values() if it.endpoint.tenant == tenant]
+        if move is not None and move.is_gone:
+            self.forget_endpoints([it.endpoint.id for it in queues])
+            return
+        for queue in queues:
+            self._note_pauses(queue)
+            self.reschedule(queue)
+        if move is None:  # Its rows may have come from the other installation.
+            for subscription in self._catalog.of_tenant(tenant):
+                bucket = bucket_of(tenant, subscription.url) if subscription.url else None
+                if bucket is not None and self._mine[bucket]:
+                    self.reload_endpoint(subscription.endpoint_id)
+
+    def is_tenant_busy(self, tenant: str) -> bool:
+        """Whether an attempt or other work of a tenant is running, or is not settled."""
+        return any(
+            it.busy or it.reporting for it in self.queues.values() if it.endpoint.tenant == tenant
         )
 
     # --- deliveries that come in, move or go -------------------------------------------------

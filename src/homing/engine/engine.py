@@ -42,6 +42,7 @@ from homing.engine.queue import LANES, EndpointQueue
 from homing.engine.recent import Seen
 from homing.engine.replay import Replayer
 from homing.engine.settle import Settler
+from homing.engine.tenant_moves import TenantMoves
 from homing.engine.tracing import Tracing
 from homing.model import Attempt, Delivery, Endpoint, Ids, Lane, SigningKeys, Subscription
 from homing.policy.admission import EventDraft, SubscriptionDraft
@@ -135,6 +136,13 @@ class Engine:
         settler.on_gone = maintenance.run_cleanup_jobs
         self._prober = Prober(core, dispatcher, settler, may_expire=maintenance.may_expire)
         self._replayer = Replayer(core, dispatcher)
+        self._tenant_moves = TenantMoves(
+            core,
+            dispatcher,
+            settler,
+            maintenance,
+            process=None if fleet is None else fleet.me.id,
+        )
         self._operator = Operator(core, dispatcher, settler, maintenance)
         self.erasures = Eraser(core)
         self.event_types = EventTypes(core)
@@ -269,6 +277,12 @@ class Engine:
         if catalog.ordered:  # Keys may wait for deliveries that were erased.
             self._maintenance.run_cleanup_jobs()
 
+    def check_tenant(self, tenant: str) -> None:
+        """Raises TenantMoved or TenantMoving for a tenant whose data is not here, or not yet."""
+        move = self._core.catalog.moves.get(tenant)
+        if move is not None and move.is_absent:
+            raise move.refusal()
+
     @property
     def fleet(self) -> Fleet | None:
         """The fleet that this process belongs to; None without one."""
@@ -294,6 +308,7 @@ class Engine:
             log.warning("stopped while publishes waited for the store; their callers get no reply")
         self._replayer.stop()
         self.erasures.stop()
+        self._tenant_moves.stop()
         try:
             async with asyncio.timeout(grace_ms / 1000):
                 await self._dispatcher.capacity.drained()

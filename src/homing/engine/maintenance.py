@@ -124,6 +124,7 @@ class Maintenance:
         self._tasks: set[asyncio.Task[None]] = set()
         self._cleanup_jobs: asyncio.Task[None] | None = None
         self.every_hour: Callable[[], Awaitable[None]]  # set by the engine
+        self.lock = asyncio.Lock()  # held by every step that removes or folds rows past retention
         self._keys_wait = False  # a delivery with a key was cancelled
         self._asked = False  # ``run_cleanup_jobs`` was called since the jobs were last read
 
@@ -231,6 +232,8 @@ class Maintenance:
             now, epoch = self._clock.now(), self._ownership.epochs[bucket]
             if not self.may_expire(now):
                 return
+            if subscription.tenant in self._catalog.moves:
+                return
             queue = self._dispatcher.queues.get(subscription.endpoint_id)
             in_flight = set() if queue is None else set(queue.in_flight)
             async with self._places.one(subscription.tenant):
@@ -270,36 +273,51 @@ class Maintenance:
             await asyncio.sleep(RETENTION_EVERY_MS / 1000)
             if not self._ownership.is_maintenance_leader:
                 continue
-            before = self._clock.now() - self._options.retention_max_ms
             try:
-                removed = 0
-                while step := await self._flow.remove_history(
-                    before=before, limit=self._options.step_rows, epoch=self._ownership.fence(0)
-                ):
-                    removed += step
-                    await asyncio.sleep(0.01)
-                if self._options.tenant_retention_ms:
-                    removed += await self._keep_retention_of_tenants()
-                now = self._clock.now()
-                folding = True
-                while folding:
-                    step = await self._flow.fold_rollups(
-                        now=now, before=before, limit=self._options.step_rows
-                    )
-                    folding = step >= self._options.step_rows
-                expiring = bool(self._catalog.ordered)
-                while expiring:
-                    step = await self._flow.expire_blocked(
-                        before=before,
-                        now=now,
-                        limit=self._options.step_rows,
-                        epoch=self._ownership.fence(0),
-                    )
-                    expiring = step >= self._options.step_rows
+                removed = await self._remove_old()
                 if removed:
                     log.info("history past retention removed", rows=removed)
             except HomingError as error:
                 log.warning("history could not be removed", error=str(error))
+
+    async def _remove_old(self) -> int:
+        """Remove and fold what is past retention; returns how many rows of history were removed."""
+        before, removed = self._clock.now() - self._options.retention_max_ms, 0
+        while step := await self._step_of_retention(
+            lambda: self._flow.remove_history(
+                before=before, limit=self._options.step_rows, epoch=self._ownership.fence(0)
+            )
+        ):
+            removed += step
+            await asyncio.sleep(0.01)
+        if self._options.tenant_retention_ms:
+            removed += await self._keep_retention_of_tenants()
+        now = self._clock.now()
+        folding = True
+        while folding:
+            step = await self._step_of_retention(
+                lambda: self._flow.fold_rollups(
+                    now=now, before=before, limit=self._options.step_rows
+                )
+            )
+            folding = step >= self._options.step_rows
+        expiring = bool(self._catalog.ordered)
+        while expiring:
+            step = await self._step_of_retention(
+                lambda: self._flow.expire_blocked(
+                    before=before,
+                    now=now,
+                    limit=self._options.step_rows,
+                    epoch=self._ownership.fence(0),
+                )
+            )
+            expiring = step >= self._options.step_rows
+        return removed
+
+    async def _step_of_retention(self, step: Callable[[], Awaitable[int]]) -> int:
+        """Make a step; none while rows of a tenant are copied from or to another installation."""
+        async with self.lock:
+            return 0 if self._catalog.is_copied else await step()
 
     async def _keep_retention_of_tenants(self) -> int:
         """Remove the events of tenants whose retention is shorter than the longest one."""
@@ -308,13 +326,16 @@ class Maintenance:
             tenant, after_key = found, ""
             retention_ms = self._options.retention_of(tenant)
             while retention_ms < self._options.retention_max_ms:
-                step, on_after = await self._flow.remove_history_of(
-                    tenant,
-                    before=self._clock.now() - retention_ms,
-                    after_key=after_key,
-                    limit=self._options.step_rows,
-                    epoch=self._ownership.fence(0),
-                )
+                async with self.lock:
+                    if self._catalog.is_copied:
+                        return removed
+                    step, on_after = await self._flow.remove_history_of(
+                        tenant,
+                        before=self._clock.now() - retention_ms,
+                        after_key=after_key,
+                        limit=self._options.step_rows,
+                        epoch=self._ownership.fence(0),
+                    )
                 removed += step
                 await asyncio.sleep(0.01)
                 if on_after is None:

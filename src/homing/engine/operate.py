@@ -519,6 +519,8 @@ class Operator:
     async def test_send(self, subscription_id: int) -> Attempt:
         """Make one signed attempt now, in every state; it is logged and counts for nothing."""
         subscription = await self._current(subscription_id)
+        if (move := self._catalog.moves.get(subscription.tenant)) is not None:
+            raise move.refusal()
         if not subscription.url:
             raise Conflict("This subscription has no URL: publish an event and read it instead.")
         if subscription.is_unverified:

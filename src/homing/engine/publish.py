@@ -126,13 +126,14 @@ class Publisher:
     ) -> None:
         """Accept all events or none; ``on_result`` is called when all are on disk, or refused.
 
-        Raises ShuttingDown, StoreUnavailable, TooMany and EventConflict.
+        Raises ShuttingDown, StoreUnavailable, TooMany, TenantMoving, TenantMoved and EventConflict.
         """
         if self.closed:
             raise ShuttingDown
         if self._silent:
             raise StoreUnavailable(_SILENT)
         self.check_losses()
+        self._catalog.check_moves(drafts)
         now, tenant = self._clock.now(), drafts[0].tenant if drafts else ""
         self._waiting.check(tenant, now)
         distinct, index = self._distinct(drafts)
@@ -297,6 +298,7 @@ class Publisher:
         while True:
             async with self._staging:
                 now, staged = await self._make(group)
+            self._refuse_moved(group, staged)
             # No await from here to the call of the store: all rows are of the catalog's version.
             self._gathered()
             if not group:
@@ -365,6 +367,15 @@ class Publisher:
         if sliced:
             self._put_back(group, staged, versions)
         return now, staged
+
+    def _refuse_moved(self, group: list[_Waiting], staged: list[list[NewEvent]]) -> None:
+        """Refuse publishes of tenants that have begun to move to another installation."""
+        for place in reversed(range(len(group) if self._catalog.moves else 0)):
+            try:
+                self._catalog.check_moves(group[place].drafts)
+            except Unavailable as error:
+                _fail(group.pop(place), error)
+                del staged[place]
 
     def _leave(self, group: list[_Waiting], versions: list[int], waiting: _Waiting) -> None:
         group.remove(waiting)

@@ -91,6 +91,7 @@ class EndpointQueue:
         "in_store",
         "loading",
         "more_fresh",
+        "moving",
         "next_due",
         "paced",
         "paused",
@@ -145,6 +146,7 @@ class EndpointQueue:
         # Paused subscriptions: their rows are in the store, and there are no notes about them.
         self.paused: frozenset[int] = frozenset()
         self.suspended = False  # all of its subscriptions are paused: nothing is read or sent
+        self.moving = False  # its tenant moves to another installation: nothing at all is done
         # While some are paused: the rows up to these places are theirs, or were read.
         self.seen: dict[Source, Place] = {}
         self.reread_from: int | None = None  # since a search began: a row came back at this time
@@ -342,8 +344,17 @@ class EndpointQueue:
 
     # --- paused subscriptions ------------------------------------------------------------------
 
-    def set_paused(self, paused: frozenset[int], *, everything: bool, now: int) -> None:
-        """Act on a change: these of its subscriptions are paused, ``everything``: all of them."""
+    def set_paused(
+        self, paused: frozenset[int], *, everything: bool, now: int, moving: bool = False
+    ) -> None:
+        """Act on a change: these of its subscriptions are paused, ``everything``: all of them.
+
+        ``moving``: its tenant moves to another installation.
+        """
+        everything = everything or moving
+        if moving and not self.moving:
+            self.put_back()
+        self.moving = moving
         resumed = bool(self.paused - paused) or (self.suspended and not everything)
         stopped = paused - self.paused
         self.paused, self.suspended = paused, everything
@@ -641,7 +652,7 @@ class EndpointQueue:
     def report_is_due(self, now: int) -> bool:
         endpoint = self.endpoint
         due = now >= endpoint.dropped_reported_at + REPORT_EVERY_MS
-        return bool(endpoint.dropped_unreported) and due and not self.reporting
+        return bool(endpoint.dropped_unreported) and due and not (self.reporting or self.moving)
 
     def begin_expiry(self) -> None:
         self.expiry_running = True
@@ -688,7 +699,7 @@ class EndpointQueue:
         if not (self.in_store or endpoint.dropped_unreported or endpoint.hold_until > now):
             return None
         times: list[int] = []
-        if endpoint.dropped_unreported and not self.reporting:
+        if endpoint.dropped_unreported and not (self.reporting or self.moving):
             times.append(endpoint.dropped_reported_at + REPORT_EVERY_MS)
         if not self.suspended:
             times += self._times_of_state(now)

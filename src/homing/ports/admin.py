@@ -22,7 +22,7 @@ from homing.policy.commit_loss import CommitLoss
 from homing.policy.erasure import ErasedId
 from homing.policy.event_types import EventType, TypePlace, TypeSummary
 from homing.policy.notices import Notice
-from homing.ports.erasures import Erasable, ErasedTenants, Erasure
+from homing.ports.erasures import Erasable, Erasure, TenantChanges
 from homing.ports.flow import NewEvent
 from homing.ports.views import Selection
 
@@ -235,6 +235,9 @@ class AdminStore(Protocol):
     async def confirm_commit_losses(self, *, now: int) -> list[CommitLoss]:
         """Confirm all losses; returns those that were not confirmed before."""
 
+    async def tenant_move_ready(self, move_id: str, process: int) -> None:
+        """Write down that a process acts on a move, and that nothing of the tenant runs there."""
+
     async def set_endpoint(
         self,
         endpoint: Endpoint,
@@ -327,8 +330,8 @@ class AdminStore(Protocol):
     async def log_test(self, attempt: Attempt) -> None:
         """Log a test send."""
 
-    async def erased_tenants(self, version: int) -> ErasedTenants:
-        """The erasures that a process with this version of the catalog does not know yet."""
+    async def tenant_changes(self, version: int) -> TenantChanges:
+        """The erasures that a process with this version does not know yet, and all moves."""
 
     async def begin_erasure(
         self, new: Erasure, *, key: str | None, earlier: Sequence[bytes]

@@ -6,6 +6,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from homing.ports.tenant_moves import TenantMove
+
 
 class ErasureKind(StrEnum):
     """What an erasure erases."""
@@ -45,9 +47,10 @@ class Erasable(Struct, frozen=True):
     content_hash: bytes
 
 
-class ErasedTenants(Struct, frozen=True):
-    """What a process must know of erasures to act on a version of the catalog."""
+class TenantChanges(Struct, frozen=True):
+    """What a process must know of erasures and moves to act on a version of the catalog."""
 
     since: dict[str, int]  # by tenant: the version of its last erasure
     everything: dict[str, int]  # by tenant that was erased as a whole: up to this id
     ids: bool  # the ids of erased events are remembered
+    moves: tuple[TenantMove, ...] = ()  # tenants that are not served here, or not now

@@ -50,8 +50,16 @@ class FleetView(Struct, frozen=True):
 class FleetStore(Protocol):
     """Processes and leases. All times are of the database's clock."""
 
-    async def join(self, *, name: str, role: str, delivers: bool, lease_ms: int) -> Member:
-        """Register a process with a new id and a node. Unavailable if all 128 nodes are taken."""
+    async def join(
+        self,
+        *,
+        name: str,
+        role: str,
+        delivers: bool,
+        lease_ms: int,
+        nodes: Sequence[int] = ...,
+    ) -> Member:
+        """Register a process with a new id and one of these nodes. Unavailable if all are taken."""
 
     async def renew(self, member_id: int, *, delivers: bool, lease_ms: int) -> FleetState | None:
         """A heartbeat; None if this process was silent for so long that another took its node."""

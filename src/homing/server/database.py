@@ -93,7 +93,7 @@ async def open_stores(settings: Settings, *, in_memory: bool = False) -> Stores:
         try:
             async with left_unless_started(stores.fleet):
                 await claim(stores.encryption, key_ring)
-                auditor = await _auditor(stores, key_ring)
+                auditor = await _auditor(stores, key_ring, settings.fleet.nodes[0])
         except BaseException:
             await stores.close()
             raise
@@ -110,9 +110,9 @@ async def open_stores(settings: Settings, *, in_memory: bool = False) -> Stores:
     )
 
 
-async def _auditor(stores: Stores, key_ring: KeyRing) -> Auditor:
+async def _auditor(stores: Stores, key_ring: KeyRing, first_node: int) -> Auditor:
     """With the key of the audit log; ids go on after the last, also if the clock was set back."""
-    node = stores.fleet.me.node if stores.fleet is not None else 0
+    node = stores.fleet.me.node if stores.fleet is not None else first_node
     ids = Ids(node=node, after=await stores.audit.last_id())
     return Auditor(await log_key(stores.audit, key_ring), ids)
 
@@ -195,6 +195,7 @@ async def _in_a_fleet(settings: Settings) -> Stores:
             role=settings.fleet.role,
             delivers=settings.fleet.delivers,
             lease_ms=lease_ms,
+            nodes=settings.fleet.nodes,
         )
         fleet = FleetParts(leases, wire, me, lease_ms=lease_ms, joined_s=monotonic())
         flow = Flow(db, node=me.node)

@@ -197,6 +197,7 @@ async def running(
 def engine_options(settings: Settings) -> EngineOptions:
     delivery = settings.delivery
     return EngineOptions(
+        node=settings.fleet.nodes[0],
         fresh_slots=delivery.fresh_slots,
         retry_slots=delivery.retry_slots,
         endpoint_slots=delivery.endpoint_slots,
@@ -362,7 +363,7 @@ def _metrics_now(engine: Engine, clock: Clock, more: More) -> Callable[[], list[
 
 
 def _api_keys(settings: Settings, stores: Stores, clock: Clock) -> ApiKeys:
-    node = stores.fleet.me.node if stores.fleet is not None else 0
+    node = settings.fleet.nodes[0] if stores.fleet is None else stores.fleet.me.node
     life_ms = LIFE_MS if settings.database.url else None  # Other processes may share the database.
     return ApiKeys(stores.keys, clock, node=node, life_ms=life_ms)
 

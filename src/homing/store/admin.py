@@ -40,7 +40,7 @@ from homing.ports import (
     PastEvent,
     ReplayJob,
 )
-from homing.ports.erasures import Erasable, ErasedTenants, Erasure, ErasureKind
+from homing.ports.erasures import Erasable, Erasure, ErasureKind, TenantChanges
 from homing.store import audit as audit_log
 from homing.store import (
     causes,
@@ -348,6 +348,12 @@ class Admin:
             await audit_log.write(tx, audit, tenant=None, object_id="", after=after)
         return confirmed
 
+    # --- tenants that move to or from another installation -----------------------------------
+
+    @transaction()
+    async def tenant_move_ready(self, tx: Tx, move_id: str, process: int) -> None:
+        await tx.all("tenant_move_ready", move_id=move_id, process=process)
+
     # --- endpoints and deliveries -----------------------------------------------------------
 
     @transaction()
@@ -559,7 +565,7 @@ class Admin:
     # --- erasures ---------------------------------------------------------------------------
 
     @transaction(read_only=True)
-    async def erased_tenants(self, tx: Tx, version: int) -> ErasedTenants:
+    async def tenant_changes(self, tx: Tx, version: int) -> TenantChanges:
         return await erasures.tenants(tx, version)
 
     @transaction()

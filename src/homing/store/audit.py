@@ -26,7 +26,7 @@ from homing.policy.audit import (
 )
 from homing.policy.text import storable
 from homing.ports.audit import AuditFilter
-from homing.store import leases
+from homing.store import leases, tenant_moves
 from homing.store.tx import Db, Row, Tx, transaction
 
 TOP_ID = (1 << 63) - 1  # above every id
@@ -42,7 +42,12 @@ async def write(
     before: object | None = None,
     after: object | None = None,
 ) -> None:
-    """Add the entry of a change to its transaction; None: the change has no caller."""
+    """Add the entry of a change to its transaction; None: the change has no caller.
+
+    Raises TenantMoving or TenantMoved: a tenant that moves to another installation is not changed.
+    """
+    if tenant is not None:
+        await tenant_moves.hold(tx, tenant)
     if draft is None:
         return
     old, new = before_and_after(before, after, draft.changed)
@@ -63,14 +68,14 @@ async def write(
         after=storable(new),
     )
     signed = replace(entry, digest=digest_of(entry, draft.key))
-    await tx.insert("audit_entry", [_row(signed)])
+    await tx.insert("audit_entry", [entry_row(signed)])
 
 
 def _cut(text: str, chars_max: int) -> str:
     return storable(text)[:chars_max]
 
 
-def _row(it: AuditEntry) -> Row:
+def entry_row(it: AuditEntry) -> Row:
     return (
         it.id,
         it.at,
@@ -91,7 +96,7 @@ def _row(it: AuditEntry) -> Row:
     )
 
 
-def _entry(row: Row) -> AuditEntry:
+def entry_of(row: Row) -> AuditEntry:
     number, at, tenant, key_id, name, who_tenant, address, person, *rest = row
     action, object_id, before, after, refused, count, digest, segment = rest
     return AuditEntry(
@@ -140,7 +145,7 @@ class Audit:
 
     @transaction()
     async def add_refusals(self, tx: Tx, entries: Sequence[AuditEntry]) -> None:
-        await tx.insert("audit_entry", [_row(it) for it in entries])
+        await tx.insert("audit_entry", [entry_row(it) for it in entries])
 
     @transaction(view=True)
     async def entries(
@@ -163,7 +168,7 @@ class Audit:
         if after is None and len(scanned) == SCAN_ROWS:
             after = scanned[-1][0]
         found = await tx.all("audit_entries", ids=kept[:limit])
-        return [_entry(row) for row in found], after
+        return [entry_of(row) for row in found], after
 
     # --- segments ----------------------------------------------------------------------------
 
@@ -178,7 +183,7 @@ class Audit:
     @transaction(view=True)
     async def loose_entries(self, tx: Tx, *, limit: int) -> list[AuditEntry]:
         found = await tx.all("audit_entries_of", segment=0, after_id=-1, limit=limit)
-        return [_entry(row) for row in found]
+        return [entry_of(row) for row in found]
 
     @transaction()
     async def add_segment(
@@ -212,7 +217,7 @@ class Audit:
         self, tx: Tx, number: int, *, after_id: int, limit: int
     ) -> list[AuditEntry]:
         found = await tx.all("audit_entries_of", segment=number, after_id=after_id, limit=limit)
-        return [_entry(row) for row in found]
+        return [entry_of(row) for row in found]
 
     @transaction(view=True)
     async def stray_entries(self, tx: Tx, *, limit: int) -> list[int]:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from homing.errors import StaleCatalog
 from homing.model import Endpoint, Finished, Order, Reason, Status, Subscription
 from homing.ports import CleanupJob, CleanupStep
-from homing.store import order, rows
+from homing.store import order, rows, tenant_moves
 from homing.store.tx import Tx
 from homing.store.writes import LedgerChange, add_to_ledger
 
@@ -53,6 +53,9 @@ async def step(
     if held is None:
         return CleanupStep(touched=0, done=True)
     cleanup_job = rows.cleanup_job(held)
+    owner = await tx.one("endpoint_tenant", id=cleanup_job.endpoint_id)
+    if owner is not None:
+        await tenant_moves.hold(tx, owner[0])
     row = await tx.one("subscription_by_id", id=cleanup_job.subscription_id)
     subscription = None if row is None else rows.subscription(row)
     has_order = subscription is not None and subscription.order is not Order.NONE

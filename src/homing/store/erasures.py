@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from homing.errors import Conflict, NotFound, TooMany
 from homing.policy.erasure import ErasedId
 from homing.ports import CleanupStep
-from homing.ports.erasures import Erasable, ErasedTenants, Erasure, ErasureKind
-from homing.store import order, pull_streams, rows
+from homing.ports.erasures import Erasable, Erasure, ErasureKind, TenantChanges
+from homing.store import order, pull_streams, rows, tenant_moves
 from homing.store.tx import Row, Tx
 from homing.store.writes import LedgerChange, add_to_ledger
 
@@ -40,15 +40,16 @@ _BY_TENANT = (
 )
 
 
-async def tenants(tx: Tx, since_version: int) -> ErasedTenants:
-    """The erasures that a process with this version of the catalog does not know yet."""
+async def tenants(tx: Tx, since_version: int) -> TenantChanges:
+    """The erasures that a process with this version does not know yet, and all moves."""
     since: dict[str, int] = {}
     if since_version:  # A process that has just started has nothing in memory.
         since = dict(await tx.all("tenants_erased_since", version=since_version))
     everything = await being_erased(tx)  # Their subscriptions may still be there.
     for tenant, upto_id in await tx.all("whole_tenants_erased_since", version=since_version):
         everything[tenant] = max(upto_id, everything.get(tenant, 0))
-    return ErasedTenants(since, everything, await tx.one("erased_keys_exist") is not None)
+    ids = await tx.one("erased_keys_exist") is not None
+    return TenantChanges(since, everything, ids, tuple(await tenant_moves.all_moves(tx)))
 
 
 async def being_erased(tx: Tx) -> dict[str, int]:

@@ -65,12 +65,21 @@ class Leases:
         return int(row[0])
 
     @transaction()
-    async def join(self, tx: Tx, *, name: str, role: str, delivers: bool, lease_ms: int) -> Member:
+    async def join(
+        self,
+        tx: Tx,
+        *,
+        name: str,
+        role: str,
+        delivers: bool,
+        lease_ms: int,
+        nodes: Sequence[int] = range(NODES),
+    ) -> Member:
         await tx.one("join_hold")
         now = await self._now(tx)
         known = [member(row) for row in await tx.all("processes")]
         number = max((it.id for it in known), default=0) + 1
-        node = _free_node(known, now)
+        node = _free_node(known, now, nodes)
         new = Member(number, node, name, role, delivers, now, now + lease_ms)
         await tx.all("process_replace", node=node)
         row = (new.id, node, name, role, int(delivers), new.started_at, new.expires_at)
@@ -164,15 +173,15 @@ class Leases:
         await raise_topic(tx, topic)
 
 
-def _free_node(known: Sequence[Member], now: int) -> int:
-    """A node number that was never used, else the one that was left longest ago."""
-    unused = set(range(NODES)) - {it.node for it in known}
+def _free_node(known: Sequence[Member], now: int, nodes: Sequence[int]) -> int:
+    """One of these node numbers that was never used, else the one that was left longest ago."""
+    unused = set(nodes) - {it.node for it in known}
     if unused:
         return min(unused)
-    oldest = min(known, key=lambda it: it.expires_at)
+    oldest = min((it for it in known if it.node in nodes), key=lambda it: it.expires_at)
     if oldest.expires_at > now - NODE_REST_MS:
         raise Unavailable(
-            f"All {NODES} node numbers are in use, or were a minute ago: stop a process first."
+            f"All {len(nodes)} node numbers are in use, or were a minute ago: stop a process first."
         )
     return oldest.node
 

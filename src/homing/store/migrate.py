@@ -40,6 +40,10 @@ MOVED: dict[Dialect, str] = {
     "sqlite": f"SELECT 1 FROM sqlite_schema WHERE name = '{MOVED_TABLE}'",  # noqa: S608
     "postgres": f"SELECT 1 WHERE to_regclass('{MOVED_TABLE}') IS NOT NULL",
 }
+_MIGRATED: dict[Dialect, str] = {
+    "sqlite": "SELECT 1 FROM sqlite_schema WHERE name = 'migration'",
+    "postgres": "SELECT 1 WHERE to_regclass('migration') IS NOT NULL",
+}
 # Held to the end of the transaction: two processes migrate one after the other.
 _POSTGRES_LOCK = "SELECT pg_advisory_xact_lock(7239140551)"
 
@@ -78,13 +82,18 @@ def migrations(dialect: Dialect) -> tuple[Migration, ...]:
     return tuple(sorted(found))
 
 
-async def migrate(db: RawSql, *, moving: bool = False, leaving: bool = False) -> None:
+async def migrate(
+    db: RawSql, *, moving: bool = False, leaving: bool = False, as_is: bool = False
+) -> None:
     """Apply missing migrations; raises BadSetting if the database is newer, half moved or left.
 
     Only ``homing move`` may open a database that is not complete yet (``moving``), or one whose
-    installation has been moved away (``leaving``).
+    installation has been moved away (``leaving``). With ``as_is`` nothing is applied: raises
+    BadSetting if a migration is missing, too.
     """
     known = migrations(db.dialect)
+    if as_is:
+        await _check_current(db, known)
     if not leaving and (place := await moved_to(db)) is not None:
         raise BadSetting(
             f"This installation was moved to {place}: serve that database. Served here, too, its"
@@ -101,6 +110,25 @@ async def migrate(db: RawSql, *, moving: bool = False, leaving: bool = False) ->
     for migration in known:
         if migration.number not in applied:
             await db.raw(_apply(migration, db.dialect))
+
+
+async def _check_current(db: RawSql, known: tuple[Migration, ...]) -> None:
+    """Raises BadSetting unless the database has exactly the schema of this version of Homing."""
+
+    async def read(execute: Execute) -> set[int]:
+        if not await execute(_MIGRATED[db.dialect]):
+            return set()
+        return {row[0] for row in await execute("SELECT number FROM migration")}
+
+    applied = await db.raw(read)
+    check_not_newer(applied, known)
+    if not applied:
+        raise BadSetting("The database has no schema yet: start a server on it once.")
+    if missing := [it.number for it in known if it.number not in applied]:
+        raise BadSetting(
+            f"The database has schema {max(applied)}, and this version of Homing has"
+            f" {known[-1].number} ({len(missing)} missing): upgrade the installation first."
+        )
 
 
 def check_not_newer(applied: Iterable[int], known: tuple[Migration, ...]) -> None:

@@ -275,6 +275,7 @@ STAY = frozenset(
         "lease",
         "topic_version",
         "clock_mark",
+        "tenant_move_ready",  # of processes
         _FILES,
         MOVE_TABLE,
         MOVED_TABLE,

@@ -40,7 +40,7 @@ from homing.policy.notices import (
 from homing.policy.text import storable
 from homing.ports import TakenMessage
 from homing.store import audit as audit_log
-from homing.store import leases
+from homing.store import leases, tenant_moves
 from homing.store.tx import Db, Row, Tx, transaction
 
 TOP_ID = (1 << 63) - 1  # above every id
@@ -410,9 +410,10 @@ class Notices:
             return False
         limit, fresh = len(ids), iter(ids)
         found = await tx.all("reminders_scan", after_id=row[0], bound_id=bound_id, limit=limit)
+        moving = {it.tenant for it in await tenant_moves.all_moves(tx)}
         reminders = []
         for _, after, at, endpoint_id, tenant, url, is_over in found:
-            if endpoint_id is None or is_over or after == State.ENABLED:
+            if endpoint_id is None or is_over or after == State.ENABLED or tenant in moving:
                 continue
             facts = {"state": after, "days": days, "since": at}
             reminders.append(
@@ -438,6 +439,7 @@ class Notices:
         self, tx: Tx, target_id: int, *, message_id: int, epoch: int = 0
     ) -> TakenMessage | None:
         await leases.hold(tx, [(0, epoch)] if epoch else ())
+        await _hold_owner(tx, target_id)
         held = await tx.one("notice_target_hold", id=target_id)
         if held is None:
             return None
@@ -458,6 +460,7 @@ class Notices:
         self, tx: Tx, target_id: int, message_id: int, *, now: int, due_at: int, epoch: int = 0
     ) -> None:
         await leases.hold(tx, [(0, epoch)] if epoch else ())
+        await _hold_owner(tx, target_id)
         await tx.all("message_sent", target_id=target_id, message_id=message_id, now=now)
         await tx.all("notice_overflow_sent", target_id=target_id, message_id=message_id)
         await tx.all("message_end", id=target_id, message_id=message_id, now=now, due_at=due_at)
@@ -474,6 +477,7 @@ class Notices:
         epoch: int = 0,
     ) -> None:
         await leases.hold(tx, [(0, epoch)] if epoch else ())
+        await _hold_owner(tx, target_id)
         text = storable(error)[:ERROR_CHARS_MAX]
         await tx.all(
             "message_failed", id=target_id, message_id=message_id, error=text, due_at=due_at
@@ -485,6 +489,13 @@ async def _held(tx: Tx, target_id: int) -> NoticeTarget | None:
     await tx.one("notice_target_hold", id=target_id)
     row = await tx.one("notice_target_by_id", id=target_id)
     return None if row is None else read_target(row)
+
+
+async def _hold_owner(tx: Tx, target_id: int) -> None:
+    """Raises TenantMoving: nothing is sent for a tenant that moves to another installation."""
+    row = await tx.one("notice_target_tenant", id=target_id)
+    if row is not None:
+        await tenant_moves.hold(tx, row[0])
 
 
 async def _log(

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from homing.model import Delivery, State
 from homing.policy import order
 from homing.ports import KeyRelease, NewEvent
-from homing.store import rows
+from homing.store import rows, tenant_moves
 from homing.store.tx import Row, Tx
 
 Key = tuple[int, str]  # subscription, key
@@ -132,6 +132,10 @@ async def releases(tx: Tx, limit: int) -> list[KeyRelease]:
 
 async def release(tx: Tx, found: Sequence[KeyRelease], *, now: int) -> list[Delivery]:
     """Unblock the keys that wait for these deliveries, which are not in flight."""
+    for endpoint_id in sorted({it.endpoint_id for it in found}):
+        owner = await tx.one("endpoint_tenant", id=endpoint_id)
+        if owner is not None:
+            await tenant_moves.hold(tx, owner[0])
     await hold(tx, [(it.subscription_id, it.order_key) for it in found])
     keys = await release_settled(tx, [it.delivery_id for it in found])
     return await unblock(tx, dict.fromkeys(keys, Freed(now)))

@@ -353,18 +353,20 @@ class PostgresDb:
         *,
         moving: bool = False,
         leaving: bool = False,
+        as_is: bool = False,
         name: str = "homing",
         pooled: bool = False,
         hot: int = HOT_CONNECTIONS,
     ) -> PostgresDb:
         """Connect, and bring the schema and the days ahead up to date.
 
-        ``name`` is the application name. ``pooled``: through a pooler in transaction mode.
+        ``name`` is the application name. ``pooled``: through a pooler in transaction mode. With
+        ``as_is`` the schema is not upgraded: raises BadSetting if it is not the current one.
         """
         db = cls(dsn, name=name, pooled=pooled, hot=hot)
         try:
             await _check_version(db, dsn)
-            await migrate(db, moving=moving, leaving=leaving)
+            await migrate(db, moving=moving, leaving=leaving, as_is=as_is)
             types = await db.raw(lambda run: run(_TYPES, list(INSERTED)))
             db._spec = db._spec._replace(inserts=Inserts(types))
             await ensure_days(db)

@@ -9,7 +9,7 @@ from homing.model import Event, show_id
 from homing.policy.audit import AuditDraft
 from homing.ports.pull import READERS_MAX, PullEntry, PullPage, PullReader
 from homing.store import audit as audit_log
-from homing.store import erasures, rows
+from homing.store import erasures, rows, tenant_moves
 from homing.store.tx import Db, Row, Tx, transaction
 
 PAGE_BYTES_MAX = 4 * 1024 * 1024  # of event data on one page, unless a single event has more
@@ -77,6 +77,7 @@ class Pulls:
     async def begin_reader(
         self, tx: Tx, subscription_id: int, name: str, *, now: int
     ) -> PullReader:
+        await _hold(tx, subscription_id)
         known = await _reader(tx, subscription_id, name)
         return known or await _add(tx, subscription_id, name, position=None, now=now)
 
@@ -84,6 +85,7 @@ class Pulls:
     async def ack(
         self, tx: Tx, subscription_id: int, name: str, *, position: int, now: int
     ) -> PullReader:
+        await _hold(tx, subscription_id)
         head, _ = await _stream(tx, subscription_id)
         if position > head:
             raise Conflict(_AHEAD)
@@ -110,6 +112,13 @@ class Pulls:
             before={"reader": reader.name, "position": reader.position},
         )
         return reader
+
+
+async def _hold(tx: Tx, subscription_id: int) -> None:
+    """Raises TenantMoving or TenantMoved: no reader of a tenant that moves is changed."""
+    row = await tx.one("pull_stream_tenant", subscription_id=subscription_id)
+    if row is not None:
+        await tenant_moves.hold(tx, row[0])
 
 
 async def _stream(tx: Tx, subscription_id: int, *, lock: bool = False) -> tuple[int, int]:

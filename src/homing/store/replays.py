@@ -16,7 +16,7 @@ from homing.errors import Conflict, Gone, NotFound, StillPending, SubscriptionGo
 from homing.model import CauseKey, Delivery, Event, Finished, Order, Status, show_id
 from homing.policy.bulk import Counted, Group
 from homing.ports import DeliveryFilter, PastEvent, ReplayJob
-from homing.store import order, rows
+from homing.store import order, rows, tenant_moves
 from homing.store.selection import id_range, selection_values
 from homing.store.tx import Row, Tx
 from homing.store.writes import LedgerChange, add_to_ledger
@@ -55,6 +55,8 @@ async def replay_step(
 ) -> bool:
     """Write a step of a job, unless it was cancelled or the step was already taken."""
     await tx.one("catalog_hold")
+    for tenant in sorted({it.tenant for it in new} | {job.filter.tenant or ""} - {""}):
+        await tenant_moves.hold(tx, tenant)
     row = await tx.one("replay_job_hold", id=job.id)
     if row is None:
         return False

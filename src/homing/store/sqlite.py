@@ -413,10 +413,12 @@ class SqliteDb:
         locked: bool = False,
         moving: bool = False,
         leaving: bool = False,
+        as_is: bool = False,
     ) -> SqliteDb:
         """Open or make a database file, or ``":memory:"``, with the current schema.
 
-        Raises DataInUse if another process has it; ``locked``: the caller holds the lock.
+        Raises DataInUse if another process has it; ``locked``: the caller holds the lock. With
+        ``as_is`` the schema is not upgraded: raises BadSetting if it is not the current one.
         """
         name = str(path)
         lock = None
@@ -430,7 +432,7 @@ class SqliteDb:
         try:
             if name == MEMORY:
                 await db._write.call(lambda: db._writer.load(_migrated()))
-            await migrate(db, moving=moving, leaving=leaving)
+            await migrate(db, moving=moving, leaving=leaving, as_is=as_is)
         except BaseException as error:
             await db.close()
             if isinstance(error, StoreUnavailable) and isinstance(error.__cause__, apsw.Error):

@@ -12,6 +12,7 @@ from homing.errors import (
     HomingError,
     NotFound,
     StoreUnavailable,
+    TenantMoved,
     TooMany,
     Unavailable,
 )
@@ -102,6 +103,8 @@ def refusal_headers(error: HomingError) -> Headers:
         return ((b"retry-after", b"2"),)
     if isinstance(error, Busy):
         return ((b"retry-after", b"1"), _CLOSE)
+    if isinstance(error, TenantMoved):
+        return ((b"retry-after", b"30"),)
     if isinstance(error, Unavailable):
         return ((b"retry-after", b"1"),)
     if isinstance(error, TooMany):

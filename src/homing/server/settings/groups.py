@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct, field
 
+from homing.model import NODE_BITS
 from homing.policy.egress import NO_FILES, IdentityPaths, Proxy
 from homing.policy.event_check_rules import Check, CheckRules, Unknown
 from homing.policy.health import HealthRules
@@ -41,6 +42,7 @@ DATABASE_FILE = "homing.db"  # in the data directory
 ADMIN_KEY_FILE = "admin.key"  # in the data directory
 ENCRYPTION_KEY_FILE = "secret.key"  # in the data directory
 MIB = 1024 * 1024
+NODES = 1 << NODE_BITS
 PROCESSES_MAX = 64  # A fleet has 128 node numbers, and a process that is started again needs two.
 RETENTION_DAYS_MAX = 3_650
 
@@ -635,6 +637,15 @@ class FleetSettings(Struct, frozen=True, kw_only=True):
             "ms",
         ),
     ] = 10_000
+    node_numbers: Annotated[
+        str,
+        _text(
+            "The numbers from which processes take theirs; a number is part of every id that a"
+            " process makes. Installations between which tenants move need different ones.",
+            f"first-last, like 0-31, from 0 to {NODES - 1}",
+            form=r"\d{1,3}-\d{1,3}\Z",
+        ),
+    ] = f"0-{NODES - 1}"
     on_lost_commits: Annotated[
         Literal["continue", "hold"],
         _about(
@@ -643,6 +654,12 @@ class FleetSettings(Struct, frozen=True, kw_only=True):
             " it, with `homing lost-commits confirm` or on the page System."
         ),
     ] = "continue"
+
+    @property
+    def nodes(self) -> range:
+        """The node numbers; empty if they are not possible."""
+        first, _, last = (self.node_numbers or f"0-{NODES - 1}").partition("-")
+        return range(int(first), int(last) + 1) if int(last) < NODES else range(0)
 
     @property
     def serves_api(self) -> bool:

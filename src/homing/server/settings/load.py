@@ -23,7 +23,7 @@ from homing.policy.fair import fair_problem
 from homing.policy.health import HealthRules
 from homing.policy.payload_fields import path_problem
 from homing.policy.url import parse_url
-from homing.server.settings.groups import NoticeSettings, Settings
+from homing.server.settings.groups import NODES, NoticeSettings, Settings
 from homing.server.settings.kubernetes import is_injected
 from homing.server.settings.reach import WrongReach
 from homing.server.settings.tables import (
@@ -274,6 +274,8 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
         settings.egress.published()
     except WrongReach as error:
         raise bad(error.setting, error.allowed) from None
+    if not settings.fleet.nodes:
+        raise bad("node_numbers", f"first-last, like 0-31, from 0 to {NODES - 1}")
     if settings.reach.ca_file and not Path(settings.reach.ca_file).is_file():
         raise bad("ca_file", "a file that is there")
     _check_certificate(settings, bad)

@@ -133,8 +133,14 @@ UPDATE pending SET due_at = :due_at WHERE id = :id AND due_at > :due_at RETURNIN
 
 -- name: cleanup_jobs
 -- With the bucket of the deliveries: its owner runs the job.
+-- Those of a tenant that moves to another installation wait.
 SELECT {cleanup_job:c}, coalesce(e.bucket, 0)
-FROM cleanup_job c LEFT JOIN endpoint e ON e.id = c.endpoint_id ORDER BY c.id;
+FROM cleanup_job c LEFT JOIN endpoint e ON e.id = c.endpoint_id
+WHERE NOT EXISTS (SELECT 1 FROM tenant_move m WHERE m.tenant = e.tenant AND m.step <> 'arrived')
+ORDER BY c.id;
+
+-- name: endpoint_tenant
+SELECT tenant FROM endpoint WHERE id = :id;
 
 -- name: cleanup_job_hold [sqlite]
 SELECT {cleanup_job} FROM cleanup_job WHERE id = :id;

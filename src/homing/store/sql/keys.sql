@@ -26,4 +26,5 @@ SELECT {api_key} FROM api_key WHERE tenant = :tenant AND id < :before_id ORDER B
 -- name: key_used
 -- The latest use is kept, from whichever process.
 UPDATE api_key SET last_used_at = :at
-WHERE id = :id AND (last_used_at IS NULL OR last_used_at < :at);
+WHERE id = :id AND (last_used_at IS NULL OR last_used_at < :at)
+AND NOT EXISTS (SELECT 1 FROM tenant_move m WHERE m.tenant = api_key.tenant AND m.step <> 'arrived');

@@ -122,13 +122,19 @@ WITH RECURSIVE waiting (target_id) AS (
 )
 SELECT {notice_target} FROM notice_target
 WHERE id IN (SELECT target_id FROM waiting WHERE target_id IS NOT NULL LIMIT :limit)
-AND deleted_at IS NULL ORDER BY id;
+AND deleted_at IS NULL
+AND NOT EXISTS (SELECT 1 FROM tenant_move m WHERE m.tenant = notice_target.tenant AND m.step <> 'arrived')
+ORDER BY id;
 
 -- name: notice_targets_confirming
 -- New e-mail targets that have not got their confirmation.
 SELECT {notice_target} FROM notice_target
 WHERE confirmed_at IS NULL AND deleted_at IS NULL AND message_id <> 0 AND id > :after_id
+AND NOT EXISTS (SELECT 1 FROM tenant_move m WHERE m.tenant = notice_target.tenant AND m.step <> 'arrived')
 ORDER BY id LIMIT :limit;
+
+-- name: notice_target_tenant
+SELECT tenant FROM notice_target WHERE id = :id;
 
 -- name: notice_target_hold [sqlite]
 SELECT message_id FROM notice_target WHERE id = :id AND deleted_at IS NULL;

@@ -98,7 +98,12 @@ DELETE FROM pending WHERE id = ANY(:ids::bigint[]) AND order_seq > 0 RETURNING {
 
 -- name: key_releases
 -- Few at any time: the owners of their buckets remove them within seconds.
-SELECT {key_release} FROM key_release ORDER BY delivery_id LIMIT :limit;
+-- Those of a tenant that moves to another installation wait.
+SELECT {key_release:r} FROM key_release r
+WHERE NOT EXISTS (
+    SELECT 1 FROM endpoint e JOIN tenant_move m ON m.tenant = e.tenant AND m.step <> 'arrived'
+    WHERE e.id = r.endpoint_id)
+ORDER BY r.delivery_id LIMIT :limit;
 
 -- name: key_release_remove [sqlite]
 DELETE FROM key_release WHERE delivery_id IN (SELECT value FROM json_each(:ids))

@@ -108,3 +108,6 @@ SELECT subscription_id FROM pull_stream WHERE tenant = :tenant ORDER BY subscrip
 DELETE FROM pull_entry WHERE subscription_id = :subscription_id AND position IN (
     SELECT position FROM pull_entry WHERE subscription_id = :subscription_id ORDER BY position LIMIT :limit
 ) RETURNING position;
+
+-- name: pull_stream_tenant
+SELECT tenant FROM pull_stream WHERE subscription_id = :subscription_id;
