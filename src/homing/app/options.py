@@ -46,6 +46,7 @@ class AppOptions(Struct, frozen=True):
     simulate: Simulate | None = None  # None: this process has no simulator
     verification: Verification = Verification.NONE  # of every new URL, at least
     origin: str = ""  # of this sender in the handshake of CloudEvents; empty: it has no name
+    public_url: str = ""  # where people reach this installation; empty: as the request did
 
     def refusal(self, target: Target, *, caller: Caller, tenant: str, url: str) -> str:
         """Why a caller may not send to this target, or ""; the log has the rule and ``url``.

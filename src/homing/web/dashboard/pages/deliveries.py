@@ -95,8 +95,8 @@ async def delivery(request: PageRequest) -> Shown:
         pretty=pretty(data),
         raw=_text(data),
         event_kept=found is not None,
-        lines=_lines,
-        request_lines=lambda it: _lines(logged_lines(it)),
+        lines=header_lines,
+        request_lines=lambda it: header_lines(logged_lines(it)),
     )
 
 
@@ -132,7 +132,8 @@ def _text(data: bytes) -> str:
     return text + "…" if len(data) > SHOWN_BYTES_MAX else text
 
 
-def _lines(block: bytes) -> str:
+def header_lines(block: bytes) -> str:
+    """Logged header lines as text."""
     return block.decode("latin-1").replace("\r\n", "\n").strip()
 
 
