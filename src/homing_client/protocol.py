@@ -495,13 +495,18 @@ def revoke_portal_link(link_id: str) -> Call[None]:
 
 
 def portal(tenant: str | None) -> Call[Portal]:
-    return _get(f"/v1/portal{_query({'tenant': tenant}, None)}", Portal)
+    return _get(_portal_path(tenant), Portal)
+
+
+def _portal_path(tenant: str | None) -> str:
+    query = "" if tenant is None else "?" + urlencode({"tenant": tenant})
+    return f"/v1/portal{query}"
 
 
 def change_portal(tenant: str | None, fields: Mapping[str, Any]) -> Call[Portal]:
     return Call(
         method="PATCH",
-        path=f"/v1/portal{_query({'tenant': tenant}, None)}",
+        path=_portal_path(tenant),
         read=lambda body: _decode(body, Portal),
         retry=RetryRule.ALWAYS,
         body=msgspec.json.encode(fields),

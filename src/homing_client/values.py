@@ -692,7 +692,7 @@ class Portal(Struct, frozen=True, kw_only=True):
     accent_color: str
     header_color: str
     theme: str
-    frame_ancestors: list[str]
+    frame_ancestors: tuple[str, ...]
     logo: PortalLogo | None = None
     updated_at: str | None = None
 

@@ -29,13 +29,14 @@ URL = "https://receiver.example/hook"
 
 def use_cases(world: World, api_keys: ApiKeys | None = None, **options: Any) -> App:
     """The use cases on this world; without options nothing is limited or refused."""
-    given: dict[str, Any] = {"policies": frozenset(), "refuses": lambda _: "", **options}
+    given: dict[str, Any] = {"policies": frozenset(), "refuses": lambda _: "", "admin_key": KEY}
+    given |= options
     keys = api_keys or api_keys_of(world)
     return App(
         world.engine,
         world.views,
         keys,
-        AppOptions(admin_key=KEY, now=world.clock.now, **given),
+        AppOptions(now=world.clock.now, **given),
         AuditLog(world.audit, world.audit, LOG_KEY, world.auditor.take_id),
         PullParts(
             cast("Pulls", Audited(world.pulls, world.auditor)), world.pulls, Cursors((LOG_KEY,))

@@ -280,7 +280,7 @@ async def deliveries(request: PageRequest) -> Shown:
     return request.show(
         "portal/deliveries.html",
         rows=rows,
-        status=status,
+        chosen_status="" if status is None else status.value,
         statuses=_STATUSES,
         chosen=chosen,
         type=query.text("type"),
