@@ -51,9 +51,13 @@ TABLE: dict[str, tuple[str, ...]] = {
     ),
     "Events.get": ("GET /v1/events/{id}", "GET /events/{tenant}/{id:path}"),
     "EventTypes.create": (f"POST {ETY}", "POST /event-types", "GET /event-types/new"),
-    "EventTypes.page": (f"GET {ETY}", "GET /event-types"),
+    "EventTypes.page": (f"GET {ETY}", "GET /event-types", "GET /portal/event-types"),
     "EventTypes.of_tenant": (f"GET {ETY}/openapi.json", "GET /event-types/openapi.json"),
-    "EventTypes.get": (f"GET {ETY}/{{id}}", "GET /event-types/{tenant}/{id}"),
+    "EventTypes.get": (
+        f"GET {ETY}/{{id}}",
+        "GET /event-types/{tenant}/{id}",
+        "GET /portal/event-types/{id}",
+    ),
     "EventTypes.change": (
         f"PATCH {ETY}/{{id}}",
         "POST /event-types/{tenant}/{id}",
@@ -547,6 +551,7 @@ LISTS = (
     "GET /customer-portal",
     "GET /portal/endpoints",
     "GET /portal/deliveries",
+    "GET /portal/event-types",
     "GET /portal/incidents",
 )
 

@@ -283,6 +283,13 @@ def test_every_page_of_the_portal_fits_and_has_no_barrier(
         for number in range(4):
             client.publish("order.paid", {"number": number, "total": 99.5}, tenant="acme")
         server.settle()
+    client.create_event_type(
+        "order.paid",
+        description="An order was paid.",
+        schema={"type": "object", "properties": {"total": {"type": "number"}}},
+        sample={"number": 1, "total": 99.5},
+        tenant="acme",
+    )
     client.change_portal(
         tenant="acme",
         name="Acme Logistics",
@@ -301,6 +308,8 @@ def test_every_page_of_the_portal_fits_and_has_no_barrier(
         ("deliveries", "/portal/deliveries", "503 Service Unavailable"),
         ("delivery", f"/portal/deliveries/{failing}", "Request headers"),
         ("incidents", "/portal/incidents", "503"),
+        ("event-types", "/portal/event-types", "An order was paid."),
+        ("event-type", "/portal/event-types/order.paid", "Sample of the data"),
         ("verify", "/portal/verify", "webhook-signature"),
         ("missing", "/portal/deliveries/dlv_0000000000001", "There is nothing here."),
     ):

@@ -6,6 +6,7 @@ import base64
 import json
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,10 @@ MAIN: dict[str, tuple[str, str, str, str, str]] = {
     "python": (
         "webhook.py",
         "main.py",
-        "import base64, json, sys\nfrom webhook import verify\nit = json.load(sys.stdin)\n"
+        "import base64, json, sys\nsys.path.insert(0, '.')\nfrom webhook import verify\nit = json.load(sys.stdin)\n"
         "sys.exit(not verify(it['secret'], it['headers'], base64.b64decode(it['body'])))\n",
         "",
-        "python3 main.py",
+        f"{sys.executable} -I -S main.py",
     ),
     "javascript": (
         "webhook.js",

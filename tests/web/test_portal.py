@@ -451,7 +451,15 @@ def test_no_page_says_a_word_about_other_tenants_or_the_installation() -> None:
         browser = await customer(house)
         delivery = (await house.deliveries("?tenant=acme"))[0]["id"]
         pages = [page.path for page in PAGES if page.method == "GET"]
-        ids = {HOME: made["id"], "/portal/deliveries": delivery}
+        given = {"description": "Paid.", "schema": {"type": "object"}, "sample": {"n": 17}}
+        for tenant, name in (("acme", "order.paid"), ("neighbour", "secret.type")):
+            asked = {"tenant": tenant, "name": name, **given}
+            assert (await house.client.post("/v1/event-types", asked)).status == 201
+        ids = {
+            HOME: made["id"],
+            "/portal/deliveries": delivery,
+            "/portal/event-types": "order.paid",
+        }
         for path in [*pages, "/portal/nothing", f"{HOME}/sub_0000000000001"]:
             real = path.replace("{id}", ids.get(path.partition("/{")[0], ""))
             got = await browser.get(real)
@@ -461,6 +469,24 @@ def test_no_page_says_a_word_about_other_tenants_or_the_installation() -> None:
             shown = re.sub(r"homing-(event-type|delivery|attempt|key)", "", shown)
             for word in (*FORBIDDEN, f"v{__version__}", f"/{__version__}"):
                 assert word not in shown, (real, word)
+
+    live(story)
+
+
+def test_the_page_of_an_event_type_has_its_description_schema_and_sample() -> None:
+    async def story(house: House) -> None:
+        given = {"description": "An order was paid.", "schema": {"type": "object"}}
+        asked = {"tenant": "acme", "name": "order.paid", "sample": {"n": 17}, **given}
+        assert (await house.client.post("/v1/event-types", asked)).status == 201
+        browser, other = await customer(house), await customer(house, tenant="other")
+        assert "An order was paid." in text(await browser.get("/portal/event-types"))
+        page = await browser.get("/portal/event-types/order.paid")
+        assert '"n": 17' in text(page)
+        assert '"type": "object"' in text(page)
+        assert "order.paid" not in text(await other.get("/portal/event-types"))
+        assert (await other.get("/portal/event-types/order.paid")).status == 404
+        form = await browser.get(f"{HOME}/new?type=order.paid")
+        assert b'name="types" value="order.paid"' in form.body
 
     live(story)
 

@@ -1,4 +1,4 @@
-"""The pages of the customer portal: endpoints, deliveries, incidents, and how to verify requests.
+"""The pages of the customer portal: endpoints, deliveries, incidents, event types, verifying.
 
 What the portal calls an endpoint is a subscription with a URL: people create it, test it, pause it
 and rotate its secret as one thing.
@@ -15,17 +15,20 @@ from urllib.parse import urlencode
 from homing.app.causes import Causes
 from homing.app.deliveries import Deliveries
 from homing.app.endpoints import Endpoints
+from homing.app.event_types import EventTypes
 from homing.app.events import Events
 from homing.app.subscriptions import Drafted, Subscriptions
 from homing.errors import FieldProblem, Invalid
 from homing.model import SPEC, Attempt, Outcome, Signature, Status, Subscription, show_id
 from homing.policy.admission import SubscriptionDraft
 from homing.policy.causes import title
+from homing.policy.event_types import TypePlace
 from homing.policy.failure_text import failure_text
 from homing.policy.sent_headers import logged_lines
 from homing.ports import DeliveryFilter
 from homing.web.dashboard.pages.deliveries import header_lines, pretty
 from homing.web.dashboard.pages.endpoints import WAITING_MAX
+from homing.web.dashboard.pages.event_types import pretty as pretty_text
 from homing.web.dashboard.pages.incidents import sample
 from homing.web.dashboard.pages.subscriptions import by_field
 from homing.web.dashboard.request import Page, PageRequest, Shown
@@ -37,7 +40,7 @@ from homing.web.dashboard.subscription_form import (
     page_facts,
     read_form,
 )
-from homing.web.query import show_cursor
+from homing.web.query import show_cursor, show_place
 from homing.web.response import Response
 from homing.web.show import DELIVERY, ENDPOINT, SUBSCRIPTION
 
@@ -119,7 +122,10 @@ async def endpoint(request: PageRequest) -> Shown:
 
 
 async def new(request: PageRequest) -> Shown:
-    return _form(request, form_texts(None), {}, None)
+    texts = form_texts(None)
+    if request.query.text("type"):
+        texts["types"] = request.query.text("type")
+    return _form(request, texts, {}, None)
 
 
 async def edit(request: PageRequest) -> Shown:
@@ -352,6 +358,33 @@ async def enable(request: PageRequest) -> Response:
     return request.done(message, to="/portal/incidents")
 
 
+# --- event types ----------------------------------------------------------------------------
+
+
+async def event_types(request: PageRequest) -> Shown:
+    after = request.query.place(TypePlace)
+    rows, last = await request.app.event_types.page(
+        request.caller, tenant=None, after=after, limit=ROWS
+    )
+    cursor = show_place(last)
+    return request.show(
+        "portal/event_types.html",
+        rows=rows,
+        first=after is None,
+        older="" if cursor is None else f"?cursor={cursor}",
+    )
+
+
+async def event_type(request: PageRequest) -> Shown:
+    found = await request.app.event_types.get(request.caller, request.key(), tenant=None)
+    return request.show(
+        "portal/event_type.html",
+        it=found,
+        schema=pretty_text(found.schema),
+        sample_data=pretty_text(found.sample),
+    )
+
+
 # --- verify requests ------------------------------------------------------------------------
 
 
@@ -393,5 +426,7 @@ PAGES = (
         method="POST",
         use_case=Endpoints.enable,
     ),
+    Page(path="/portal/event-types", handler=event_types, use_case=EventTypes.page),
+    Page(path="/portal/event-types/{id}", handler=event_type, use_case=EventTypes.get),
     Page(path="/portal/verify", handler=verify_code, use_case=Events.page),
 )
