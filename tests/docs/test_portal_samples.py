@@ -26,7 +26,8 @@ MAIN: dict[str, tuple[str, str, str, str, str]] = {
     "python": (
         "webhook.py",
         "main.py",
-        "import base64, json, sys\nsys.path.insert(0, '.')\nfrom webhook import verify\nit = json.load(sys.stdin)\n"
+        "import base64, json, sys\nsys.path.insert(0, '.')\nfrom webhook import verify\n"
+        "it = json.load(sys.stdin)\n"
         "sys.exit(not verify(it['secret'], it['headers'], base64.b64decode(it['body'])))\n",
         "",
         f"{sys.executable} -I -S main.py",
