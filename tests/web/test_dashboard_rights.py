@@ -16,6 +16,9 @@ from web.house import URL, House, live, use_cases
 
 # Every command of the dashboard, and the operation of the API that does the same.
 SAME_AS = {
+    "/customer-portal": "changePortal",
+    "/customer-portal/links": "createPortalLink",
+    "/customer-portal/links/{id}/revoke": "revokePortalLink",
     "/events": "publishEvents",
     "/deliveries/{id}/replay": "replayDelivery",
     "/deliveries/{id}/cancel": "cancelDelivery",

@@ -507,6 +507,31 @@ def test_a_failure_of_the_sender_is_not_described() -> None:
     live(story)
 
 
+def test_unreadable_text_is_refused_wherever_it_comes_in() -> None:
+    async def story(house: House) -> None:
+        browser = await customer(house)
+        for path in (
+            f"{HOME}/sub_\0",
+            f"{HOME}?cursor=x",
+            f"{HOME}/new?type=%00",
+            "/portal/deliveries?status=x",
+            "/portal/deliveries?type=%ff",
+            "/portal/deliveries?endpoint=x",
+            "/portal/event-types?cursor=x",
+            "/portal/open/%00",
+            f"/portal/open/{'x' * 9_000}",
+            "/portal/logo/%00",
+        ):
+            got = await browser.get(path)
+            assert 400 <= got.status < 500, (path, got.status)
+        got = await browser.form(f"{HOME}/new", HOME, url="https://a.example/\0", types="*")
+        assert got.status == 422
+        browser.cookies["homing_portal"] = "plk_" + "\u00e4" * 300
+        assert (await browser.get(HOME)).status == 401
+
+    live(story)
+
+
 # --- framing and looks ------------------------------------------------------------------------
 
 
