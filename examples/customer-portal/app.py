@@ -1,6 +1,6 @@
 """A small web application that shows the customer portal in a frame, with the standard library.
 
-    HOMING_SERVER=https://hooks.example.com HOMING_KEY=hk_… TENANT=acme python app.py
+    HOMING_SERVER=https://hooks.example.com HOMING_KEY=hk_… python app.py
 
 HOMING_KEY is a key with the role manager of one tenant. It stays on this server: the browser gets a
 link that works once. With TLS_CERTIFICATE and TLS_KEY (files in PEM) the application speaks https,

@@ -81,8 +81,8 @@ def example(certificate: Certificate, server: HomingServer, key: str) -> Iterato
         "TLS_KEY": str(certificate.key_file),
     }
     process = subprocess.Popen([sys.executable, str(EXAMPLE)], env=environ, stdout=subprocess.PIPE)
+    assert process.stdout is not None
     try:
-        assert process.stdout is not None
         assert b"listening" in process.stdout.readline()
         yield port
     finally:
@@ -273,6 +273,7 @@ def receiver() -> Iterator[Hook]:
         yield found
 
 
+@pytest.mark.long
 def test_every_page_of_the_portal_fits_and_has_no_barrier(
     person: Person, server: HomingServer, receiver: Hook
 ) -> None:
@@ -323,6 +324,7 @@ def test_every_page_of_the_portal_fits_and_has_no_barrier(
     person.keeps("portal-used")
 
 
+@pytest.mark.long
 def test_a_person_sets_the_looks_and_makes_a_link_on_the_dashboard(
     person: Person, server: HomingServer, tmp_path: Path
 ) -> None:
