@@ -33,6 +33,7 @@ SITE = "https://app.example.com"
 FORBIDDEN = (
     *("neighbour", "secret-event", "secret.type", "homing", "acme", "tenant"),
     *("operator", "installation", "api key", "admin", "sqlite", "postgres"),
+    *("workfront", "read from the subscription"),
 )
 
 

@@ -60,6 +60,12 @@ OFFERED = (
     "headers",
     "rate_per_second",
 )
+# Sentences for people who know nothing of other ways to receive events.
+HINTS = {
+    "url": "Where the events go: an http or https URL of yours.",
+    "filters": 'Conditions like {"field": "data.amount", "op": "gt", "value": 100}; without any, '
+    "the endpoint gets every event of its types.",
+}
 HIDDEN_HEADERS = ("user-agent:",)  # which names the version of the sender
 SAMPLES = (
     ("Python", "python"),
@@ -156,6 +162,7 @@ def _form(
         open=open_groups(texts, problems),
         connector=SPEC["filter_connector"],
         choices=form_choices([]),
+        hints=HINTS,
     )
 
 
