@@ -13,7 +13,8 @@ HomingError
 │   ├── DuplicateSubscription      a second one with equal fields (Workfront-compatible API)
 │   └── SubscriptionGone           a deleted subscription cannot be sent to
 ├── Gone                      410  past retention
-│   └── BehindRetention            events after a cursor are past retention
+│   ├── BehindRetention            events after a cursor are past retention
+│   └── PortalClosed               a link or a session of the customer portal that has ended
 ├── TooLarge                  413
 ├── UrlTooLong                414
 ├── Invalid                   422  the request can be read, and a field of it is wrong
@@ -177,6 +178,16 @@ class BehindRetention(Gone):
     def __init__(self, oldest: int) -> None:
         super().__init__()
         self.oldest = oldest  # the position before the oldest event that can be read
+
+
+class PortalClosed(Gone):
+    """This access to the customer portal no longer works."""
+
+    code = "portal_closed"
+
+    def __init__(self, detail: str = "", *, tenant: str = "") -> None:
+        super().__init__(detail)
+        self.tenant = tenant  # whose portal it was; empty: unknown
 
 
 class TooLarge(HomingError):

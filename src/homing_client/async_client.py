@@ -63,11 +63,16 @@ from homing_client.values import (
     LostCommits,
     NewKey,
     NewNoticeTarget,
+    NewPortalLink,
     NewSubscription,
     Notice,
     NoticeKind,
     NoticeTarget,
     NoticeTested,
+    Portal,
+    PortalLink,
+    PortalRole,
+    PortalTheme,
     Reader,
     ReadEvent,
     Receipt,
@@ -455,6 +460,67 @@ class AsyncHoming:
     async def revoke_key(self, key_id: str) -> None:
         """Revoke an API key: the server refuses it from now on."""
         await self._call(protocol.revoke_key(key_id))
+
+    # --- the customer portal -------------------------------------------------------------------
+
+    async def create_portal_link(
+        self,
+        *,
+        tenant: str | None = None,
+        role: PortalRole = "viewer",
+        subject: str = "",
+        open_within: str | None = None,
+        session: str | None = None,
+    ) -> NewPortalLink:
+        """A link that opens the customer portal once; its URL is returned only here."""
+        given = {
+            "tenant": tenant,
+            "role": role,
+            "subject": subject,
+            "open_within": open_within,
+            "session": session,
+        }
+        return await self._call(protocol.create_portal_link(given))
+
+    def portal_links(self, *, tenant: str | None = None) -> AsyncIterator[PortalLink]:
+        """Links to the customer portal and their sessions, newest first."""
+        return self._each(protocol.portal_links({"tenant": tenant}))
+
+    async def revoke_portal_link(self, link_id: str) -> None:
+        """Revoke a link: it and its session end at once."""
+        await self._call(protocol.revoke_portal_link(link_id))
+
+    async def portal(self, *, tenant: str | None = None) -> Portal:
+        """How the customer portal of a tenant looks."""
+        return await self._call(protocol.portal(tenant))
+
+    async def change_portal(
+        self,
+        *,
+        tenant: str | None = None,
+        name: str | None = None,
+        accent_color: str | None = None,
+        header_color: str | None = None,
+        theme: PortalTheme | None = None,
+        frame_ancestors: Sequence[str] | None = None,
+        logo: str | None = None,
+    ) -> Portal:
+        """Change how the portal of a tenant looks; None leaves a field, logo="" removes the logo.
+
+        ``logo`` is a data URL.
+        """
+        fields: dict[str, Any] = {
+            "name": name,
+            "accent_color": accent_color,
+            "header_color": header_color,
+            "theme": theme,
+            "frame_ancestors": None if frame_ancestors is None else list(frame_ancestors),
+            "logo": logo,
+        }
+        given = {name: value for name, value in fields.items() if value is not None}
+        if logo == "":
+            given["logo"] = None
+        return await self._call(protocol.change_portal(tenant, given))
 
     # --- the audit log -----------------------------------------------------------------------
 

@@ -42,11 +42,14 @@ from homing_client.values import (
     LostCommits,
     NewKey,
     NewNoticeTarget,
+    NewPortalLink,
     NewSubscription,
     Notice,
     NoticeTarget,
     NoticeTested,
     Page,
+    Portal,
+    PortalLink,
     Reader,
     Receipt,
     ReplayCount,
@@ -473,6 +476,41 @@ def keys(where: Mapping[str, Any]) -> Listing[Key]:
 
 def revoke_key(key_id: str) -> Call[None]:
     return _delete(f"/v1/keys/{_part(key_id)}")
+
+
+# --- the customer portal ----------------------------------------------------------------------
+
+
+def create_portal_link(given: Mapping[str, Any]) -> Call[NewPortalLink]:
+    body = {name: value for name, value in given.items() if value is not None}
+    return _post("/v1/portal-links", NewPortalLink, body)
+
+
+def portal_links(where: Mapping[str, Any]) -> Listing[PortalLink]:
+    return Listing("/v1/portal-links", where, Page[PortalLink])
+
+
+def revoke_portal_link(link_id: str) -> Call[None]:
+    return _delete(f"/v1/portal-links/{_part(link_id)}")
+
+
+def portal(tenant: str | None) -> Call[Portal]:
+    return _get(_portal_path(tenant), Portal)
+
+
+def _portal_path(tenant: str | None) -> str:
+    query = "" if tenant is None else "?" + urlencode({"tenant": tenant})
+    return f"/v1/portal{query}"
+
+
+def change_portal(tenant: str | None, fields: Mapping[str, Any]) -> Call[Portal]:
+    return Call(
+        method="PATCH",
+        path=_portal_path(tenant),
+        read=lambda body: _decode(body, Portal),
+        retry=RetryRule.ALWAYS,
+        body=msgspec.json.encode(fields),
+    )
 
 
 # --- the audit log --------------------------------------------------------------------------

@@ -645,6 +645,58 @@ class NewKey(Key, frozen=True, kw_only=True):
         return f"NewKey(id={self.id!r}, name={self.name!r}, key=****)"
 
 
+# --- the customer portal ----------------------------------------------------------------------
+
+PortalRole = Literal["viewer", "manager"]
+PortalTheme = Literal["auto", "light", "dark"]
+
+
+class PortalLink(Struct, frozen=True, kw_only=True):
+    """A link to the customer portal and its session."""
+
+    id: str
+    tenant: str
+    role: str
+    subject: str
+    state: str
+    made_by: str
+    created_at: str
+    opens_until: str
+    opened_at: str | None = None
+    session_until: str | None = None
+    revoked_at: str | None = None
+
+
+class NewPortalLink(PortalLink, frozen=True, kw_only=True):
+    """A new link with its URL, which opens once: the API never shows it again."""
+
+    url: str
+
+    def __repr__(self) -> str:
+        return f"NewPortalLink(id={self.id!r}, tenant={self.tenant!r}, url=****)"
+
+
+class PortalLogo(Struct, frozen=True, kw_only=True):
+    """The logo of a portal, without its content."""
+
+    type: str
+    bytes: int
+    digest: str
+
+
+class Portal(Struct, frozen=True, kw_only=True):
+    """How the customer portal of a tenant looks, and which sites may show it in a frame."""
+
+    tenant: str
+    name: str
+    accent_color: str
+    header_color: str
+    theme: str
+    frame_ancestors: tuple[str, ...]
+    logo: PortalLogo | None = None
+    updated_at: str | None = None
+
+
 # --- the audit log --------------------------------------------------------------------------
 
 

@@ -15,6 +15,7 @@ from app.test_use_cases import (
     NEW_TARGET,
     NEW_TYPE,
     NEW_WORKFRONT,
+    PORTAL,
     ROUTES,
     SUB,
     TABLE,
@@ -25,6 +26,7 @@ from app.test_use_cases import (
     id_of,
     method_of,
     objects,
+    transport_of,
 )
 from engine.world import LOG_KEY, always
 from homing.app.access import CHANGING, Caller, action_of
@@ -80,6 +82,12 @@ GIVEN: dict[str, dict[str, Any]] = {
     f"PATCH {TGT}/{{id}}": {"json": {"name": "new"}},
     "POST /notices/targets/{id}": {"form": {"name": "new"}},
     "POST /subscriptions/{id}/readers/remove": {"form": {"reader": "default"}},
+    "POST /portal/endpoints": {"form": {**NEW_FORM, "token": CANARY}},
+    "POST /portal/endpoints/{id}": {"form": {**NEW_FORM, "token": CANARY, "description": "new"}},
+    "POST /v1/portal-links": {"json": {"tenant": "acme", "subject": "ada"}},
+    "POST /customer-portal/links": {"form": {"tenant": "acme", "subject": "ada"}},
+    "PATCH /v1/portal": {"json": {"name": "new"}, "query": "?tenant=acme"},
+    "POST /customer-portal": {"form": {"tenant": "acme", "name": "new", "theme": "auto"}},
     "POST /keys": {"form": {"name": "new", "role": "viewer", "tenant": "acme"}},
     "POST /v1/keys": {"json": {"name": "new", "role": "viewer", "tenant": "acme"}},
 }
@@ -122,6 +130,9 @@ CHANGE: dict[str, tuple[dict[str, Any] | None, dict[str, Any] | None]] = {
     "Pull.remove_reader": ({"reader": "default"}, None),
     "Erasures.erase": (None, {"kind": "event"}),
     "LostCommits.confirm": (None, {}),
+    "PortalLinks.create": (None, {"subject": "ada", "role": "viewer"}),
+    "PortalLinks.revoke": ({"role": "viewer"}, None),
+    "PortalLooks.change": ({"name": ""}, {"name": "new"}),
     "Keys.create": (None, {"name": "new", "role": "viewer"}),
     "Keys.revoke": ({"name": "n", "role": "viewer"}, None),
 }
@@ -138,7 +149,7 @@ OF_OTHERS = {
 
 
 def test_every_changing_use_case_is_tried_and_every_other_one_changes_nothing() -> None:
-    assert set(CHANGE) | {"Sessions.sign_out"} == CHANGING
+    assert set(CHANGE) | {"Sessions.sign_out", "PortalLinks.leave"} == CHANGING
     assert {name for name, _ in CHANGING_ROUTES} == set(CHANGE)
     assert {name for name, _ in WRITING} - CHANGING == {
         "Publishing.publish",  # It has the ledger.
@@ -205,6 +216,17 @@ async def id_to_change(house: House, name: str, route: str, found: Objects) -> s
     return id_of(route, found) if "{id}" in route else "x"
 
 
+def check_who(entry: AuditEntry, *, in_portal: bool) -> None:
+    """The admin's key made the change, or the user of the portal."""
+    assert entry.refused == ""
+    if in_portal:
+        assert entry.who.name.startswith("n (portal link plk_")
+        assert (entry.who.key_id, entry.who.tenant) == (None, "acme")
+    else:
+        assert (entry.who.name, entry.who.tenant) == ("n", None)
+        assert entry.who.key_id is not None
+
+
 @pytest.mark.parametrize(
     ("name", "route"), CHANGING_ROUTES, ids=[f"{n} by {r}" for n, r in CHANGING_ROUTES]
 )
@@ -212,8 +234,8 @@ def test_a_change_leaves_exactly_one_entry_without_a_secret(name: str, route: st
     async def story(house: House) -> None:
         found = await objects(house)
         ids = await id_to_change(house, name, route, found)
-        door = Door(house)
-        await door.as_role(Role.ADMIN)
+        door, in_portal = Door(house), transport_of(route) is PORTAL
+        await door.as_role(Role.ADMIN, portal=in_portal)
         given = dict(GIVEN.get(route, {}))
         if name == "Erasures.erase":
             draft = {"tenant": "acme", "event": found.event}
@@ -232,8 +254,7 @@ def test_a_change_leaves_exactly_one_entry_without_a_secret(name: str, route: st
             assert not more, [(it.action, it.object) for it in (entry, *more)]
         assert entry.action == action_of(method_of(house.use_cases, name))
         assert entry.tenant == (None if name == "LostCommits.confirm" else "acme")
-        assert (entry.who.name, entry.who.tenant, entry.refused) == ("n", None, "")
-        assert entry.who.key_id is not None
+        check_who(entry, in_portal=in_portal)
         if "{id}" in route and name not in OF_OTHERS:
             number = read_uuid(ids)  # at the Workfront-compatible API
             assert entry.object == (ids if number is None else show_id("sub", number))

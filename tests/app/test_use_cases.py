@@ -29,6 +29,7 @@ from homing.policy.keys import Role
 from homing.policy.quota import Quota
 from homing.web.asgi import asgi_app
 from homing.web.dashboard.routes import PAGES
+from homing.web.portal.pages import PAGES as PORTAL_PAGES
 from homing.web.routes import OPERATIONS
 from homing.web.workfront.api import BASE
 from homing.web.workfront.api import OPERATIONS as WORKFRONT
@@ -36,20 +37,28 @@ from web.asgi import Client, Got
 from web.browse import Browser, text
 from web.house import URL, House, live, use_cases
 
-API, DASHBOARD, WF = "api", "dashboard", "workfront"
+API, DASHBOARD, WF, PORTAL = "api", "dashboard", "workfront", "portal"
 SUB, EP, DLV = "/v1/subscriptions", "/v1/endpoints", "/v1/deliveries"
 TGT, ETY = "/v1/notice-targets", "/v1/event-types"
 
 # The routes of each use case, without the transport: their paths tell it.
 TABLE: dict[str, tuple[str, ...]] = {
     "Publishing.publish": ("POST /v1/events", "POST /events", "POST /first-steps/event"),
-    "Events.page": ("GET /v1/events", "GET /events"),
+    "Events.page": (
+        "GET /v1/events",
+        "GET /events",
+        "GET /portal/verify",
+    ),
     "Events.get": ("GET /v1/events/{id}", "GET /events/{tenant}/{id:path}"),
     "Events.data": ("GET /event-data/{tenant}/{id:path}",),
     "EventTypes.create": (f"POST {ETY}", "POST /event-types", "GET /event-types/new"),
-    "EventTypes.page": (f"GET {ETY}", "GET /event-types"),
+    "EventTypes.page": (f"GET {ETY}", "GET /event-types", "GET /portal/event-types"),
     "EventTypes.of_tenant": (f"GET {ETY}/openapi.json", "GET /event-types/openapi.json"),
-    "EventTypes.get": (f"GET {ETY}/{{id}}", "GET /event-types/{tenant}/{id}"),
+    "EventTypes.get": (
+        f"GET {ETY}/{{id}}",
+        "GET /event-types/{tenant}/{id}",
+        "GET /portal/event-types/{id}",
+    ),
     "EventTypes.change": (
         f"PATCH {ETY}/{{id}}",
         "POST /event-types/{tenant}/{id}",
@@ -62,25 +71,58 @@ TABLE: dict[str, tuple[str, ...]] = {
         f"POST {SUB}",
         "POST /subscriptions",
         "GET /subscriptions/new",
+        "POST /portal/endpoints",
+        "GET /portal/endpoints/new",
     ),
     "BuiltInReceiver.add": ("POST /first-steps/receiver",),
-    "Subscriptions.page": (f"GET {SUB}", "GET /subscriptions"),
-    "Subscriptions.get": (f"GET {SUB}/{{id}}", "GET /subscriptions/{id}"),
+    "Subscriptions.page": (
+        f"GET {SUB}",
+        "GET /subscriptions",
+        "GET /portal/endpoints",
+    ),
+    "Subscriptions.get": (
+        f"GET {SUB}/{{id}}",
+        "GET /subscriptions/{id}",
+        "GET /portal/endpoints/{id}",
+    ),
     "Subscriptions.change": (
         f"PATCH {SUB}/{{id}}",
         "POST /subscriptions/{id}",
         "GET /subscriptions/{id}/edit",
+        "POST /portal/endpoints/{id}",
+        "GET /portal/endpoints/{id}/edit",
     ),
     "Subscriptions.check": ("POST /subscriptions/check",),
-    "Subscriptions.delete": (f"DELETE {SUB}/{{id}}", "POST /subscriptions/{id}/delete"),
+    "Subscriptions.delete": (
+        f"DELETE {SUB}/{{id}}",
+        "POST /subscriptions/{id}/delete",
+        "POST /portal/endpoints/{id}/delete",
+    ),
     "Subscriptions.rotate": (
         f"POST {SUB}/{{id}}/secret/rotate",
         "POST /subscriptions/{id}/rotate",
+        "POST /portal/endpoints/{id}/rotate",
     ),
-    "Subscriptions.verify": (f"POST {SUB}/{{id}}/verify", "POST /subscriptions/{id}/verify"),
-    "Subscriptions.pause": (f"POST {SUB}/{{id}}/pause", "POST /subscriptions/{id}/pause"),
-    "Subscriptions.resume": (f"POST {SUB}/{{id}}/resume", "POST /subscriptions/{id}/resume"),
-    "Subscriptions.test": (f"POST {SUB}/{{id}}/test", "POST /subscriptions/{id}/test"),
+    "Subscriptions.verify": (
+        f"POST {SUB}/{{id}}/verify",
+        "POST /subscriptions/{id}/verify",
+        "POST /portal/endpoints/{id}/verify",
+    ),
+    "Subscriptions.pause": (
+        f"POST {SUB}/{{id}}/pause",
+        "POST /subscriptions/{id}/pause",
+        "POST /portal/endpoints/{id}/pause",
+    ),
+    "Subscriptions.resume": (
+        f"POST {SUB}/{{id}}/resume",
+        "POST /subscriptions/{id}/resume",
+        "POST /portal/endpoints/{id}/resume",
+    ),
+    "Subscriptions.test": (
+        f"POST {SUB}/{{id}}/test",
+        "POST /subscriptions/{id}/test",
+        "POST /portal/endpoints/{id}/test",
+    ),
     "SigningKeys.get": ("GET /v1/signing-keys",),
     "SigningKeys.rotate": (
         "POST /v1/signing-keys/rotate",
@@ -106,22 +148,38 @@ TABLE: dict[str, tuple[str, ...]] = {
     "Endpoints.find": ("GET /endpoints",),
     "Endpoints.describe": (f"GET {EP}/{{id}}", "GET /endpoints/{id}"),
     "Endpoints.attempts": (f"GET {EP}/{{id}}/attempts",),
-    "Endpoints.enable": (f"POST {EP}/{{id}}/enable", "POST /endpoints/{id}/enable"),
+    "Endpoints.enable": (
+        f"POST {EP}/{{id}}/enable",
+        "POST /endpoints/{id}/enable",
+        "POST /portal/incidents/{id}/enable",
+    ),
     "Endpoints.freeze": (f"POST {EP}/{{id}}/freeze", "POST /endpoints/{id}/freeze"),
     "Endpoints.test": ("POST /endpoints/{id}/test",),
     "Causes.page": ("GET /v1/causes",),
-    "Causes.incidents": ("GET /incidents",),
-    "Deliveries.page": (f"GET {DLV}", "GET /deliveries"),
+    "Causes.incidents": (
+        "GET /incidents",
+        "GET /portal/incidents",
+    ),
+    "Deliveries.page": (
+        f"GET {DLV}",
+        "GET /deliveries",
+        "GET /portal/deliveries",
+    ),
     "Deliveries.get": (
         f"GET {DLV}/{{id}}",
         "GET /deliveries/{id}",
         "GET /deliveries/{id}/compare",
+        "GET /portal/deliveries/{id}",
     ),
     "Deliveries.sent_request": (
         "GET /deliveries/{id}/attempts/{number}/request",
         "GET /deliveries/{id}/attempts/{number}/request/body",
     ),
-    "Deliveries.replay": (f"POST {DLV}/{{id}}/replay", "POST /deliveries/{id}/replay"),
+    "Deliveries.replay": (
+        f"POST {DLV}/{{id}}/replay",
+        "POST /deliveries/{id}/replay",
+        "POST /portal/deliveries/{id}/replay",
+    ),
     "Deliveries.try_now": (f"POST {DLV}/{{id}}/try", "POST /deliveries/{id}/try"),
     "Deliveries.cancel": (f"POST {DLV}/{{id}}/cancel", "POST /deliveries/{id}/cancel"),
     "Deliveries.cancel_some": ("POST /bulk/cancel", "GET /bulk/cancelling"),
@@ -148,6 +206,15 @@ TABLE: dict[str, tuple[str, ...]] = {
     "NoticeTargets.delete": (f"DELETE {TGT}/{{id}}", "POST /notices/targets/{id}/delete"),
     "NoticeTargets.test": (f"POST {TGT}/{{id}}/test", "POST /notices/targets/{id}/test"),
     "NoticeTargets.records": ("GET /v1/notices", "GET /notices"),
+    "PortalLinks.create": ("POST /v1/portal-links", "POST /customer-portal/links"),
+    "PortalLinks.page": ("GET /v1/portal-links",),
+    "PortalLinks.revoke": (
+        "DELETE /v1/portal-links/{id}",
+        "POST /customer-portal/links/{id}/revoke",
+    ),
+    "PortalLinks.leave": (),  # a route of the portal that is not a page
+    "PortalLooks.get": ("GET /v1/portal", "GET /customer-portal"),
+    "PortalLooks.change": ("PATCH /v1/portal", "POST /customer-portal"),
     "Keys.create": ("POST /v1/keys", "POST /keys"),
     "Keys.page": ("GET /v1/keys", "GET /keys"),
     "Keys.revoke": ("DELETE /v1/keys/{id}", "POST /keys/{id}/revoke"),
@@ -175,6 +242,7 @@ PARTS = {
     "Deliveries.count_pending",
     "Endpoints.get",
     "Endpoints.refused",
+    "Endpoints.several",
     "Endpoints.subscriptions",
     "Simulations.endpoint",
     "BuiltInReceiver.only_subscription",
@@ -193,6 +261,8 @@ def transport_of(route: str) -> str:
     path = route.partition(" ")[2]
     if path.startswith(BASE):
         return WF
+    if path.startswith("/portal/"):
+        return PORTAL
     return API if path.startswith("/v1/") or path == "/metrics" else DASHBOARD
 
 
@@ -205,7 +275,7 @@ def routes_that_exist() -> Iterator[tuple[str, str]]:
             assert operation.open, "an operation without a use case is refused to everybody"
         else:
             yield route, operation.use_case.__qualname__
-    for page in PAGES:
+    for page in (*PAGES, *PORTAL_PAGES):
         assert not page.open, page.path
         assert page.use_case is not None, page.path
         yield f"{page.method} {page.path}", page.use_case.__qualname__
@@ -238,14 +308,20 @@ def test_every_use_case_refuses_the_other_roles_by_itself() -> None:
 
 
 class Door:
-    """The three transports for one caller."""
+    """The transports for one caller."""
 
     def __init__(self, house: House, app: App | None = None) -> None:
         self._asgi = house.app if app is None else asgi_app(app)
         self.client, self.browser = Client(self._asgi), Browser(self._asgi)
+        self.portal = Browser(self._asgi)
 
-    async def as_role(self, role: Role, tenant: str = "acme") -> None:
-        """With a new key of this role."""
+    async def as_role(self, role: Role, tenant: str = "acme", *, portal: bool = False) -> None:
+        """With a new key of this role; or in the portal, whose highest role is manager."""
+        if portal:
+            asked = {"tenant": tenant, "role": Role.MANAGER if role is Role.ADMIN else role}
+            made = await Client(self._asgi).post("/v1/portal-links", {**asked, "subject": "n"})
+            assert (await self.portal.open_portal(made.json["url"])).status == 303
+            return
         body = {"name": "n", "role": role}
         if role not in METRICS:
             body["tenant"] = tenant
@@ -260,25 +336,29 @@ class Door:
         path = re.sub(r"{tenant}", given.get("tenant", "acme"), path)
         path = path.replace("{number}", "1")
         path = re.sub(r"{\w+(:path)?}", str(ids), path) + query
-        if transport_of(route) is not DASHBOARD:
+        browser, page = self.browser, "/"
+        if transport_of(route) is PORTAL:
+            browser, page = self.portal, "/portal/verify"
+        elif transport_of(route) is not DASHBOARD:
             json = given.get("json", {} if method in {"POST", "PUT", "PATCH"} else None)
             return await self.client.call(method, path, json=json)
         if method == "GET":
-            return await self.browser.get(path)
-        return await self.browser.form("/", path, **given.get("form", {}))
+            return await browser.get(path)
+        return await browser.form(page, path, **given.get("form", {}))
 
 
 @pytest.mark.parametrize(("name", "route"), ROUTES, ids=IDS)
 def test_a_route_refuses_the_same_roles_as_its_use_case(name: str, route: str) -> None:
     async def story(house: House) -> None:
         for role in set(Role) - USE_CASES[name]:
-            if transport_of(route) is DASHBOARD and role not in READERS:
+            if transport_of(route) in {DASHBOARD, PORTAL} and role not in READERS:
                 continue  # Its key opens no session.
-            door = Door(house)
-            await door.as_role(role)
+            door, in_portal = Door(house), transport_of(route) is PORTAL
+            await door.as_role(role, portal=in_portal)
             got = await door.send(route)
             assert got.status == 403, (role, got.body)
-            assert "may not do this" in text(got)
+            refusal = "Your access does not allow this." if in_portal else "may not do this"
+            assert refusal in text(got)
 
     live(story)
 
@@ -299,6 +379,7 @@ class Objects(NamedTuple):
     key: str
     target: str
     event_type: str
+    link: str
 
 
 async def objects(house: House) -> Objects:
@@ -311,6 +392,7 @@ async def objects(house: House) -> Objects:
     key = await house.client.post("/v1/keys", {"name": "n", "role": "viewer", "tenant": "acme"})
     target = await house.client.post(TGT, NEW_TARGET)
     event_type = await house.client.post(ETY, NEW_TYPE)
+    link = await house.client.post("/v1/portal-links", {"tenant": "acme"})
     erased = await house.publish(tenant="acme")
     erasure = await house.client.post("/v1/erasures", {"event": erased, "tenant": "acme"})
     await house.settled()
@@ -325,6 +407,7 @@ async def objects(house: House) -> Objects:
         key=key.json["id"],
         target=target.json["id"],
         event_type=event_type.json["name"],
+        link=link.json["id"],
     )
 
 
@@ -333,6 +416,9 @@ def id_of(route: str, found: Objects) -> str:
     for part, value in {
         BASE: found.workfront,
         "event-types": found.event_type,
+        "/portal/endpoints": found.subscription,  # the portal's word
+        "/portal/incidents": found.endpoint,
+        "links": found.link,
         "notice": found.target,
         "subscriptions": found.subscription,
         "endpoints": found.endpoint,
@@ -382,7 +468,7 @@ def test_an_unknown_id_and_one_of_another_tenant_are_not_found(name: str, route:
             role = Role.MANAGER if Role.MANAGER in USE_CASES[name] else Role.ADMIN
             if role is Role.ADMIN and tenant == "other":
                 continue  # Admins have all tenants.
-            await door.as_role(role, tenant)
+            await door.as_role(role, tenant, portal=transport_of(route) is PORTAL)
             got = await door.send(route, ids=asked, **given)
             assert got.status == 404, (tenant, got.status, text(got))
 
@@ -415,6 +501,10 @@ NEW_TARGET = {"kind": "webhook", "address": "https://people.example/x", "tenant"
         (Role.MANAGER, f"POST {ETY}", {"json": NEW_TYPE}),
         (Role.MANAGER, "POST /event-types", {"form": TYPE_FORM}),
         (Role.MANAGER, "POST /notices/targets", {"form": NEW_TARGET}),
+        (Role.MANAGER, "POST /v1/portal-links", {"json": {"tenant": "acme"}}),
+        (Role.MANAGER, "POST /customer-portal/links", {"form": {"tenant": "acme"}}),
+        (Role.MANAGER, "PATCH /v1/portal", {"json": {"name": "x"}, "query": "?tenant=acme"}),
+        (Role.MANAGER, "POST /customer-portal", {"form": {"tenant": "acme"}}),
         (Role.MANAGER, "POST /v1/replays", {"json": REPLAY}),
         (Role.MANAGER, "POST /v1/replays", {"json": {**REPLAY, "dry_run": True}}),
         (Role.MANAGER, "POST /bulk/replay", {"form": {"q": "tenant:acme"}}),
@@ -467,6 +557,12 @@ LISTS = (
     f"GET {BASE}",
     f"GET {BASE}/list",
     "POST /bulk/cancel",
+    "GET /v1/portal-links",
+    "GET /customer-portal",
+    "GET /portal/endpoints",
+    "GET /portal/deliveries",
+    "GET /portal/event-types",
+    "GET /portal/incidents",
 )
 
 
@@ -476,7 +572,7 @@ def test_a_list_holds_nothing_of_another_tenant(route: str, named: bool) -> None
     async def story(house: House) -> None:
         found = await objects(house)
         door = Door(house)
-        await door.as_role(Role.MANAGER, "other")
+        await door.as_role(Role.MANAGER, "other", portal=transport_of(route) is PORTAL)
         query = "?tenant=acme" if named else ""
         if route == "GET /deliveries":
             query = "?q=tenant:acme" if named else ""
@@ -523,6 +619,12 @@ BAD_URL = "ftp://no.example/"
         ("POST /event-types/{tenant}/{id}", {"form": {"schema": "1"}}, "must be a JSON object"),
         (f"POST {TGT}", {"json": {**NEW_TARGET, "address": BAD_URL}}, "address"),
         ("POST /notices/targets", {"form": {**NEW_TARGET, "address": BAD_URL}}, "address"),
+        ("POST /portal/endpoints", {"form": {**NEW_FORM, "url": BAD_URL}}, "url"),
+        ("POST /portal/endpoints/{id}", {"form": {**NEW_FORM, "url": BAD_URL}}, "url"),
+        ("POST /v1/portal-links", {"json": {"open_within": "25h"}}, "open_within"),
+        ("POST /customer-portal/links", {"form": {"session": "25h"}}, "session"),
+        ("PATCH /v1/portal", {"json": {"accent_color": "red"}}, "accent_color"),
+        ("POST /customer-portal", {"form": {"frame_ancestors": "http://a.example"}}, "https://"),
         (f"PATCH {TGT}/{{id}}", {"json": {"quiet_hours": "at night"}}, "quiet_hours"),
         ("POST /notices/targets/{id}", {"form": {"quiet_hours": "at night"}}, "quiet_hours"),
     ],
@@ -532,7 +634,7 @@ def test_a_bad_field_is_refused_by_its_name(route: str, given: dict[str, Any], f
         found = await objects(house)
         before = await counts(house)
         door = Door(house)
-        await door.as_role(Role.ADMIN)
+        await door.as_role(Role.ADMIN, portal=transport_of(route) is PORTAL)
         got = await door.send(route, ids=id_of(route, found) if "{id}" in route else "x", **given)
         assert got.status == (400 if transport_of(route) is WF else 422), text(got)
         assert field.encode() in got.body
@@ -603,6 +705,7 @@ CHANGE_JSON: dict[str, Any] = {
     "Replays.backfill": {"from": "1h"},
     "NoticeTargets.create": NEW_TARGET,
     "EventTypes.create": NEW_TYPE,
+    "PortalLooks.change": {"name": "x"},
     "Erasures.erase": {"event": "e"},
 }
 CHANGE_FORMS: dict[str, dict[str, str]] = {
@@ -625,12 +728,13 @@ def test_every_changing_call_of_a_tenant_that_makes_too_many_is_a_429() -> None:
         limited = use_cases(house.world, house.api_keys, quota=Quota(changes_per_minute=3))
         door = Door(house, limited)
         await door.as_role(Role.MANAGER)
+        await door.as_role(Role.MANAGER, portal=True)
         at = f"PATCH {SUB}/{{id}}"
         for _ in range(4):  # The quota of a minute, and one more; the sign-in was the first.
             got = await door.send(at, ids=found.subscription)
         assert got.status == 429, text(got)
         before = await house.client.get("/v1/audit?tenant=acme")
-        assert {transport_of(route) for _, route in CHANGES} == {API, DASHBOARD, WF}
+        assert {transport_of(route) for _, route in CHANGES} == {API, DASHBOARD, WF, PORTAL}
         for name, route in CHANGES:
             got = await door.send(
                 route,
@@ -639,7 +743,10 @@ def test_every_changing_call_of_a_tenant_that_makes_too_many_is_a_429() -> None:
                 form=CHANGE_FORMS.get(route, {}),
             )
             assert got.status == 429, (route, text(got))
-            assert "The tenant acme may make 3 changes per minute." in text(got)
+            refusal = "The tenant acme may make 3 changes per minute."
+            if transport_of(route) is PORTAL:
+                refusal = "That was too much at once."
+            assert refusal in text(got), route
             assert int(got.headers["retry-after"]) >= 1, route
         after = await house.client.get("/v1/audit?tenant=acme")
         assert after.json["items"] == before.json["items"]
@@ -690,6 +797,7 @@ def test_a_form_that_was_carried_out_redirects_so_that_a_reload_repeats_nothing(
                 "POST /event-types": TYPE_FORM,
                 "POST /erasures": {"event": found.event, "tenant": "acme", "confirm": "erase"},
                 "POST /keys": {"name": "n", "role": "viewer", "tenant": "acme"},
+                "POST /customer-portal": {"tenant": "acme", "theme": "dark"},
             }.get(route, {})
             if not route.startswith("POST") or transport_of(route) is not DASHBOARD:
                 continue

@@ -20,6 +20,7 @@ LISTS = {
     "keys",
     "notices",
     "notice_targets",
+    "portal_links",
 }
 STREAMS = {"stream"}  # lists without an end
 

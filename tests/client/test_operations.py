@@ -269,6 +269,29 @@ async def test_keys_are_made_used_and_revoked(server: Server, tenant: str, make:
 
 
 @both
+async def test_portal_links_are_made_listed_and_revoked(
+    server: Server, tenant: str, make: Make
+) -> None:
+    homing = client(make, server)
+    made = await homing.create_portal_link(tenant=tenant, role="manager", subject="ada")
+    assert made.url.startswith(f"http://127.0.0.1:{server.port}/portal/open/plk_")
+    assert made.url not in repr(made)
+    (link,) = await listed(homing.portal_links(tenant=tenant))
+    assert (link.id, link.state, link.subject) == (made.id, "waiting", "ada")
+    await homing.revoke_portal_link(made.id)
+    (link,) = await listed(homing.portal_links(tenant=tenant))
+    assert link.state == "revoked"
+    png = "data:image/png;base64,iVBORw0KGgo="
+    await homing.change_portal(tenant=tenant, name="Acme", theme="dark", logo=png)
+    site = "https://app.example.com"
+    changed = await homing.change_portal(tenant=tenant, frame_ancestors=[site])
+    assert (changed.name, changed.theme, changed.frame_ancestors) == ("Acme", "dark", (site,))
+    assert changed.logo is not None
+    assert (await homing.change_portal(tenant=tenant, logo="")).logo is None
+    assert (await homing.portal(tenant=tenant)).name == "Acme"
+
+
+@both
 async def test_notice_targets_are_made_tested_and_their_notices_listed(
     server: Server, tenant: str, make: Make
 ) -> None:

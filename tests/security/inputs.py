@@ -31,6 +31,14 @@ from homing.policy.keys import read_key
 from homing.policy.match import Index
 from homing.policy.moments import moment
 from homing.policy.payload_fields import PayloadFields
+from homing.policy.portal import (
+    PortalDraft,
+    Use,
+    check_logo,
+    check_settings,
+    origin_problem,
+    read_token,
+)
 from homing.policy.retry import retry_after_at
 from homing.policy.search import read_query
 from homing.policy.signature import read_secret
@@ -102,6 +110,15 @@ def _filtered(data: bytes) -> object:
             return matches(reading.data, reading)
         except OutOfSteps:  # Others have their turn, then it goes on.
             reading.left = SLICE_STEPS
+
+
+def _opened(text: str) -> object:
+    return read_token(b"key", Use.LINK, text)
+
+
+def _looks(size: int) -> PortalDraft:
+    sites = tuple(f"https://{'a' * 60}.example" for _ in range(size))
+    return PortalDraft(name="n" * size, accent_color="#" * size, frame_ancestors=sites)
 
 
 def _found(text: str) -> object:
@@ -198,6 +215,10 @@ INPUTS = (
     Input("cookies", lambda it: read_cookie(it, "z"), lambda n: b'a="\\"; ' * n),
     Input("a quoted cookie", lambda it: read_cookie(it, "a"), lambda n: b'a="' + b"\\" * n),
     Input("keys", read_key, lambda n: b"hk_" + b"a_" * n),
+    Input("portal links", _opened, lambda n: "plk_" + "a." * n),
+    Input("logos", check_logo, lambda n: "data:image/png;base64," + "iVBO" * n),
+    Input("framing sites", origin_problem, lambda n: "https://" + "a-." * n),
+    Input("looks of a portal", check_settings, _looks),
     Input("host names", lambda it: check_host(it, frozenset()), lambda n: "a." * n),
     Input("addresses as host", lambda it: check_host(it, frozenset()), lambda n: "[" + "1:" * n),
     Input("where to go after sign-in", _TARGETS.own, lambda n: "/deliveries" + "/a" * n),

@@ -11,6 +11,8 @@ from msgspec.structs import replace
 
 from homing.model import Cause, CauseKey, Failure, Lane, Status
 from homing.policy.erasure import ErasedIds
+from homing.policy.keys import Role
+from homing.policy.portal import PortalLink
 from homing.ports import ReplayFilter
 from homing.ports.audit import AuditFilter
 from homing.ports.erasures import Erasure, ErasureKind
@@ -19,6 +21,7 @@ from homing.store.admin import Admin
 from homing.store.audit import Audit
 from homing.store.flow import Flow
 from homing.store.keys import Keys
+from homing.store.portal import Portal
 from homing.store.tx import Db, Row, Tx
 from homing.store.views import Views
 from store.build import NOW, Maker
@@ -29,6 +32,18 @@ OWN = 12  # events of a small tenant
 STEP = 5
 DAY = 86_400_000
 IDS = ErasedIds((b"k",))
+LINK = PortalLink(
+    id=0,
+    tenant="",
+    role=Role.VIEWER,
+    subject="",
+    hash=b"",
+    made_by="a",
+    key_id=None,
+    created_at=NOW,
+    opens_until=NOW + 1,
+    session_ms=1,
+)
 VALUE = b"v" * 16  # The events of all tenants have this value.
 
 pytestmark = pytest.mark.parametrize("store", ["sqlite-memory", "postgres"], indirect=True)
@@ -121,6 +136,8 @@ class Town:
                 for number in (make.id() for _ in range(count))
             ],
         )
+        link: Row = ("viewer", "", b"", "a", None, NOW, NOW, 1, None, None, None, NOW, NOW)
+        yield "portal_link", [(make.id(), tenant, *link) for _ in range(count)]
         done: Row = ("event", "", b"", NOW, 0, 1, 0, 1, 1, 0, NOW)
         yield "erasure", [(make.id(), tenant, *done) for _ in range(count)]
         who: Row = (NOW, tenant, 7, "a key", tenant, "", "", "keys.create")
@@ -159,6 +176,12 @@ class Town:
         await audit.stray_entries(limit=STEP)
         await audit.last_id()
         await Keys(self.db).keys(tenant=tenant, before_id=None, limit=STEP)
+        portal = Portal(self.db)
+        await portal.links(tenant=tenant, before_id=None, limit=STEP)
+        new = replace(LINK, id=self.make.id(), tenant=tenant)
+        assert await portal.create_link(new, max_live=STEP, now=NOW, forget_before=0)
+        await portal.revoke_links_of(tenant, now=NOW)
+        await portal.settings(tenant)
         await admin.erasures(tenant=tenant, before_id=None, limit=STEP)
         await admin.tenant_changes(1)
         await flow.remove_history(before=NOW - DAY, limit=STEP)
@@ -216,5 +239,7 @@ async def test_the_work_of_a_tenant_costs_the_same_beside_a_neighbour_with_15_ti
     named += " erasable_by_key erasable_by_field keys_of_tenant events_needed erase_pending"
     named += " erase_history erase_links erase_jobs_of_event erase_endpoints_of erase_notices_of"
     named += " erase_notices_for erase_targets_of erase_api_keys_of erase_jobs_of_tenant"
+    named += " portal_links_page_of portal_links_live portal_links_past portal_links_revoke_of"
+    named += " erase_portal_links_of erase_portal_settings_of"
     assert set(named.split()) <= few.keys()
     assert not grown(few, many)

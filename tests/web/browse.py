@@ -24,6 +24,12 @@ class Browser:
     async def sign_in(self, key: str = KEY) -> Got:
         return await self.send("/sign-in", key=key)
 
+    async def open_portal(self, url: str) -> Got:
+        """Open a link of the customer portal, as its page does."""
+        path = "/portal/open/" + url.rpartition("/")[2]
+        assert (await self.get(path)).status == 200
+        return await self.send(path)
+
     async def get(self, path: str, *more: tuple[str, str]) -> Got:
         return await self.call("GET", path, headers=more)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from secrets import token_bytes
 from typing import Any, cast
 
 from engine.world import LOG_KEY, World
@@ -13,10 +14,12 @@ from homing.app.options import AppOptions
 from homing.app.pull import PullParts
 from homing.engine.keys import ApiKeys
 from homing.engine.options import EngineOptions
+from homing.engine.portal import Portal
 from homing.policy.pull import Cursors
 from homing.policy.reach import Reach
 from homing.store.audited import Audited
 from homing.store.keys import Keys
+from homing.store.portal import Portal as PortalTable
 from homing.store.pull import Pulls
 from homing.web.asgi import asgi_app
 from web.asgi import KEY, Client
@@ -30,16 +33,24 @@ def use_cases(world: World, api_keys: ApiKeys | None = None, **options: Any) -> 
         "policies": frozenset(),
         "refuses": lambda _: "",
         "has_receiver": True,
+        "admin_key": KEY,
         **options,
     }
+    keys = api_keys or api_keys_of(world)
     return App(
         world.engine,
         world.views,
-        api_keys or api_keys_of(world),
-        AppOptions(admin_key=KEY, now=world.clock.now, **given),
+        keys,
+        AppOptions(now=world.clock.now, **given),
         AuditLog(world.audit, world.audit, LOG_KEY, world.auditor.take_id),
         PullParts(
             cast("Pulls", Audited(world.pulls, world.auditor)), world.pulls, Cursors((LOG_KEY,))
+        ),
+        Portal(
+            cast("PortalTable", Audited(PortalTable(world.db), world.auditor)),
+            keys,
+            world.clock,
+            token_bytes,
         ),
     )
 

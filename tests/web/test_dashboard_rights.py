@@ -16,6 +16,12 @@ from web.house import URL, House, live, use_cases
 
 # Every command of the dashboard, and the operation of the API that does the same.
 SAME_AS = {
+    "/event-types": "createEventType",
+    "/event-types/{tenant}/{id}": "changeEventType",
+    "/event-types/{tenant}/{id}/delete": "deleteEventType",
+    "/customer-portal": "changePortal",
+    "/customer-portal/links": "createPortalLink",
+    "/customer-portal/links/{id}/revoke": "revokePortalLink",
     "/events": "publishEvents",
     "/first-steps/event": "publishEvents",
     "/first-steps/receiver": "createSubscription",

@@ -18,6 +18,7 @@ from homing.app.lost_commits import LostCommits
 from homing.app.notice_targets import NoticeTargets
 from homing.app.options import AppOptions
 from homing.app.people import People
+from homing.app.portal import PortalLinks, PortalLooks
 from homing.app.publishing import Publishing
 from homing.app.pull import Pull, PullParts
 from homing.app.quotas import Quotas
@@ -32,6 +33,7 @@ from homing.app.tenants import Tenants
 from homing.app.workfront import WorkfrontSubscriptions
 from homing.engine.engine import Engine
 from homing.engine.keys import ApiKeys
+from homing.engine.portal import Portal
 from homing.ports import ViewStore
 
 
@@ -46,6 +48,7 @@ class App:
         options: AppOptions,
         audit: AuditLog,
         pull: PullParts,
+        portal: Portal,
     ) -> None:
         self.now, self.policies = options.now, options.policies
         quotas = Quotas(views, options.now, default=options.quota, tenants=options.tenant_quotas)
@@ -73,15 +76,18 @@ class App:
         self.pull = Pull(engine, views, pull, now=options.now)
         self.replays = Replays(engine, views, quotas, options.now)
         self.search = Search(engine, views)
-        self.erasures = Erasures(engine, api_keys)
+        self.erasures = Erasures(engine, api_keys, portal)
         self.lost_commits = LostCommits(engine)
         self.keys = Keys(api_keys)
+        self.portal_links = PortalLinks(portal, options)
+        self.portal_looks = PortalLooks(portal, options.now)
         self.notice_targets = NoticeTargets(engine, options)
         self.figures = Figures(views, options.now)
         self.status = Status(engine, views, options)
         self.audit = Audit(audit, options.now)
         self.authenticator.on_change = self.people.on_change = quotas.count_change
         self.authenticator.check_tenant = self.people.check_tenant = engine.check_tenant
+        self.portal_links.on_change = quotas.count_change
         self.authenticator.on_anonymous = self.audit.refusals.anonymous
         self.people.on_refused = self.audit.refusals.anonymous
         self.sessions.on_refused = self.audit.refusals.refused

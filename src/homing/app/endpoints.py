@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
@@ -170,6 +170,12 @@ class Endpoints:
         )
         rows = await self._views.deliveries_by_id([it.delivery_id for it in found])
         return [EndpointAttempt(it, endpoint, rows.get(it.delivery_id)) for it in found], after
+
+    @use_case(READERS)
+    async def several(self, caller: Caller, endpoint_ids: Sequence[int]) -> dict[int, Endpoint]:
+        """Those of these endpoints that the caller may see, by their ids."""
+        found = await self._views.endpoints_by_id(sorted(set(endpoint_ids)))
+        return {id_: it for id_, it in found.items() if caller.sees(it.tenant)}
 
     @use_case(READERS)
     async def subscriptions(self, caller: Caller, endpoint_id: int) -> list[Subscription]:

@@ -7,6 +7,7 @@ from msgspec import Struct
 from homing.app.access import ADMINS, MANAGERS, READERS, Caller, use_case
 from homing.engine.engine import Engine
 from homing.engine.keys import ApiKeys
+from homing.engine.portal import Portal
 from homing.errors import FieldProblem, Invalid, NotFound
 from homing.policy.admission import KEY_RULE, is_key, tenant_problem
 from homing.policy.payload_fields import VALUE_CHARS_MAX
@@ -28,8 +29,9 @@ class ErasureDraft(Struct, frozen=True):
 class Erasures:
     """What was erased, and how far its removal is."""
 
-    def __init__(self, engine: Engine, api_keys: ApiKeys) -> None:
+    def __init__(self, engine: Engine, api_keys: ApiKeys, portal: Portal) -> None:
         self._engine, self._erasures, self._keys = engine, engine.erasures, api_keys
+        self._portal = portal
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -53,6 +55,7 @@ class Erasures:
             return await self._erasures.erase_field(tenant, draft.field, draft.value)
         caller.must_be(ADMINS)
         await self._revoke_keys(tenant)
+        await self._portal.revoke_all(tenant)
         return await self._erasures.erase_tenant(tenant)
 
     def _problems(self, draft: ErasureDraft) -> tuple[FieldProblem, ...]:

@@ -27,6 +27,7 @@ from homing.cli import (
     move,
     notices,
     outbox,
+    portal,
     publish,
     pull,
     replay,
@@ -88,6 +89,8 @@ app.command(short_help="Replay finished deliveries.")(replay.replay)
 app.command(short_help="Deliver past events to a subscription.")(replay.backfill)
 app.command(short_help="Erase events or a tenant for good.")(erase.erase)
 app.add_typer(notices.app, short_help="Choose who is told of failing URLs.")
+app.add_typer(portal.app, short_help="Show or change the customer portal.")
+app.add_typer(portal.links, short_help="Make, list or revoke portal links.")
 app.add_typer(keys.app, short_help="Create, list or revoke API keys.")
 app.add_typer(audit.app, short_help="See who changed what, and verify it.")
 app.add_typer(outbox.app, short_help="Publish in your own transaction.")

@@ -45,6 +45,7 @@ class ApiKeys:
         self._store, self._clock, self._life_ms = store, clock, life_ms
         self._ids = Ids(node=node)
         self._keys: dict[str, ApiKey] = {}
+        self._by_id: dict[int, ApiKey] = {}
         self._version: int | None = None
         self._sessions_version: int | None = None
         self.sessions = KeySessions(store, clock, lambda: secrets.token_hex(SESSION_BYTES))
@@ -54,6 +55,7 @@ class ApiKeys:
         self._noting: asyncio.TimerHandle | None = None
         self._writing: set[asyncio.Task[None]] = set()
         self.on_change: Callable[[], None] = lambda: None  # keys that were found may be revoked
+        self.on_session_end: Callable[[], None] = lambda: None  # in another process
 
     @property
     def fresh_until(self) -> int | None:
@@ -71,18 +73,24 @@ class ApiKeys:
 
     async def named(self, prefix: str) -> ApiKey | None:
         """The key of this prefix, if it works; for callers whose secret was checked before."""
-        now = self._clock.now()
-        await self._freshen(now)
+        await self.freshen()
         key = self._keys.get(prefix)
         return key if key is not None and key.works(self.wall()) else None
 
+    async def works(self, key_id: int) -> bool:
+        """Whether the key with this id is neither revoked nor expired."""
+        await self.freshen()
+        key = self._by_id.get(key_id)
+        return key is not None and key.works(self.wall())
+
     async def session_lives(self, session_id: str) -> bool:
         """Whether this session was opened and no process has ended it."""
-        await self._freshen(self._clock.now())
+        await self.freshen()
         return await self.sessions.lives(session_id)
 
-    async def _freshen(self, now: int) -> None:
-        if self._fresh_until is not None and now >= self._fresh_until:
+    async def freshen(self) -> None:
+        """Read what other processes have changed, unless that was read a moment ago."""
+        if self._fresh_until is not None and self._clock.now() >= self._fresh_until:
             await self._refresh()
 
     async def _refresh(self, *, anyway: bool = False) -> None:
@@ -96,9 +104,11 @@ class ApiKeys:
             if sessions != self._sessions_version:
                 self._sessions_version = sessions
                 self.sessions.forget()
+                self.on_session_end()
             if anyway or version != self._version:
                 self._version, found = await self._store.live_keys()
                 self._keys = {key.prefix: key for key in found}
+                self._by_id = {key.id: key for key in found}
                 self.on_change()
             self._fresh_until = None if self._life_ms is None else started + self._life_ms
 

@@ -20,6 +20,7 @@ from homing.policy.event_types import EventType
 from homing.policy.keys import ApiKey
 from homing.policy.moments import rfc3339
 from homing.policy.notices import NoticeTarget
+from homing.policy.portal import PortalLink, PortalSettings
 
 KEY_BYTES = 32
 SHOWN_BYTES_MAX = 8 * 1024  # of the values before, and of those after
@@ -137,6 +138,23 @@ def shown(value: object) -> Values:
                 "quiet_hours": value.quiet_hours,
                 "time_zone": value.time_zone,
                 "confirmed": value.confirmed_at is not None,
+            }
+        case PortalLink():
+            return {
+                "tenant": value.tenant,
+                "role": str(value.role),
+                "subject": value.subject,
+                "opens_until": _time(value.opens_until),
+                "session_ms": value.session_ms,
+            }
+        case PortalSettings():
+            return {
+                "name": value.name,
+                "accent_color": value.accent_color,
+                "header_color": value.header_color,
+                "theme": str(value.theme),
+                "frame_ancestors": list(value.frame_ancestors),
+                "logo": f"{value.logo_type} {value.logo_digest}" if value.logo_type else "",
             }
         case Mapping():
             return dict(value)

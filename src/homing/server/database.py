@@ -30,6 +30,7 @@ from homing.ports import (
     ViewStore,
 )
 from homing.ports.audit import AuditStore
+from homing.ports.portal import PortalStore
 from homing.ports.pull import PullStore
 from homing.server.encryption_key import claim, keys_of, new_key_only_if_taken, temporary_keys
 from homing.server.settings import DatabaseSettings, Settings, environ_of_children
@@ -51,6 +52,7 @@ from homing.store.keys import Keys
 from homing.store.leases import Leases
 from homing.store.notices import Notices
 from homing.store.notify import PostgresNotificationBus
+from homing.store.portal import Portal
 from homing.store.postgres import HOT_CONNECTIONS, WRITING_CONNECTIONS, PostgresDb
 from homing.store.process.postgres_writer import OffloadedFlow, PostgresWriterProcess
 from homing.store.process.sqlite_writer import RemoteStore, SqliteWriterProcess
@@ -70,6 +72,7 @@ class Stores(Struct, frozen=True):
     admin: AdminStore
     views: ViewStore
     keys: KeyStore
+    portal: PortalStore
     encryption: EncryptionStore
     clock: ClockStore
     notices: NoticeStore
@@ -103,6 +106,7 @@ async def open_stores(settings: Settings, *, in_memory: bool = False) -> Stores:
         admin=cast("AdminStore", EncryptedAdmin(Audited(stores.admin, auditor), fields)),
         views=cast("ViewStore", EncryptedViews(stores.views, fields)),
         keys=cast("KeyStore", Audited(stores.keys, auditor)),
+        portal=cast("PortalStore", Audited(stores.portal, auditor)),
         notices=cast("NoticeStore", EncryptedNotices(Audited(stores.notices, auditor), fields)),
         hash_keys=key_ring.hash_keys,
         pull=cast("PullStore", Audited(stores.pull, auditor)),
@@ -154,6 +158,7 @@ async def _open(settings: Settings, *, in_memory: bool) -> Stores:
         Admin(db),
         Views(db),
         Keys(db),
+        Portal(db),
         EncryptionKeys(db),
         ClockMarks(db),
         Notices(db),
@@ -214,6 +219,7 @@ async def _in_a_fleet(settings: Settings) -> Stores:
         Admin(db, node=me.node),
         Views(db),
         Keys(db),
+        Portal(db),
         EncryptionKeys(db),
         ClockMarks(db),
         Notices(db, node=me.node),
@@ -239,6 +245,7 @@ async def _with_writer_process(file: Path) -> Stores:
         cast("AdminStore", RemoteStore(writer, "admin")),
         Views(reader),
         cast("KeyStore", RemoteStore(writer, "keys")),
+        cast("PortalStore", RemoteStore(writer, "portal")),
         cast("EncryptionStore", RemoteStore(writer, "encryption")),
         cast("ClockStore", RemoteStore(writer, "clock")),
         cast("NoticeStore", RemoteStore(writer, "notices")),

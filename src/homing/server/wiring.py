@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import secrets
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import partial
@@ -24,6 +25,7 @@ from homing.engine.fleet.membership import FleetParts
 from homing.engine.keys import LIFE_MS, ApiKeys
 from homing.engine.notice_sender import NoticeOptions
 from homing.engine.options import EngineOptions
+from homing.engine.portal import Portal
 from homing.engine.relay import Relay
 from homing.engine.timekeeper import Timekeeper, others_run
 from homing.model import Verification
@@ -154,6 +156,7 @@ async def running(
             mail_problem=settings.notices.mail_problem,
             verification=Verification(settings.delivery.verification),
             origin=settings.notices.origin,
+            public_url=settings.notices.public_url.rstrip("/"),
             is_draining=bool if shutdown is None else lambda: shutdown.is_draining,
             has_receiver=own is not None,
             key_file="" if settings.security.admin_key else _key_file(settings),
@@ -162,7 +165,8 @@ async def running(
         api_keys = _api_keys(settings, stores, clock)
         audit = AuditLog(stores.audit, stores.audit_views, auditor.key, auditor.take_id)
         pull = PullParts(stores.pull, stores.pull_views, Cursors(stores.hash_keys))
-        app = App(engine, stores.views, api_keys, app_options, audit, pull)
+        portal = _portal(stores, api_keys, clock)
+        app = App(engine, stores.views, api_keys, app_options, audit, pull, portal)
         relay = make_relay(settings, app.publishing, clock, random.random)
         more_metrics = _metrics_of(engine, relay, telemetry)
         exchange = _metrics_exchange(siblings, engine, clock, more_metrics)
@@ -366,6 +370,11 @@ def _api_keys(settings: Settings, stores: Stores, clock: Clock) -> ApiKeys:
     node = settings.fleet.nodes[0] if stores.fleet is None else stores.fleet.me.node
     life_ms = LIFE_MS if settings.database.url else None  # Other processes may share the database.
     return ApiKeys(stores.keys, clock, node=node, life_ms=life_ms)
+
+
+def _portal(stores: Stores, api_keys: ApiKeys, clock: Clock) -> Portal:
+    node = stores.fleet.me.node if stores.fleet is not None else 0
+    return Portal(stores.portal, api_keys, clock, secrets.token_bytes, node=node)
 
 
 def _http_config(app: object, settings: Settings, connections_max: int) -> HttpConfig:

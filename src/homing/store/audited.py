@@ -49,6 +49,12 @@ AUDITED = frozenset(
         "send_link_again",
         "delete_target",
         "confirm_target",
+        # PortalStore
+        "create_link",
+        "open_link",
+        "revoke_link",
+        "revoke_links_of",
+        "set_settings",
         # PullStore
         "remove_reader",
     }

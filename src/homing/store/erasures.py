@@ -36,6 +36,8 @@ _BY_TENANT = (
     "erase_notices_for",
     "erase_targets_of",
     "erase_api_keys_of",
+    "erase_portal_links_of",
+    "erase_portal_settings_of",
     "erase_jobs_of_tenant",
 )
 

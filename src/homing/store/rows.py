@@ -114,6 +114,14 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "id prefix hash name role tenant created_at expires_at last_used_at revoked_at"
     ),
     "key_session": _columns("id holder since"),
+    "portal_link": _columns(
+        "id tenant role subject hash made_by key_id created_at opens_until session_ms opened_at"
+        " session_hash session_until revoked_at ends_at"
+    ),
+    "portal_settings": _columns(
+        "tenant name accent_color header_color theme frame_ancestors logo_type logo_digest"
+        " logo_bytes updated_at"
+    ),
     "process": _columns("id node name role delivers started_at expires_at"),
     "notice_target": _columns(
         "id tenant kind name address address_hash secret secret_hash kinds quiet_hours time_zone"

@@ -28,6 +28,7 @@ from homing.web.dashboard.app import DashboardApp
 from homing.web.openapi import openapi
 from homing.web.operation import Call, Operation
 from homing.web.options import WebOptions, WebParts
+from homing.web.portal.app import PortalApp
 from homing.web.problems import (
     MethodNotAllowed,
     NoSuchPath,
@@ -61,7 +62,8 @@ def asgi_app(app: App, options: WebOptions | None = None) -> ASGIApp:
         routes = [*_routes(parts, OF_EVERY_PROCESS), _receiver(parts)]
         return Front(None, Router(routes=routes, redirect_slashes=False, default=_not_here))
     dashboard = DashboardApp(parts)
-    routes = [*_routes(parts, EVERY), _receiver(parts), *dashboard.routes()]
+    portal = PortalApp(parts, dashboard.files, dashboard.renderer)
+    routes = [*_routes(parts, EVERY), _receiver(parts), *dashboard.routes(), *portal.routes()]
     routes.append(Route(OPENAPI_PATH, _OpenApi()))
     router = Router(routes=routes, redirect_slashes=False, default=dashboard.missing)
     return Front(Publish(parts), router)

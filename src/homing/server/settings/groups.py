@@ -699,7 +699,7 @@ class NoticeSettings(Struct, frozen=True, kw_only=True):
     public_url: Annotated[
         str,
         _text(
-            "The URL under which people open the dashboard, for links in notices.",
+            "The URL under which people open the dashboard and the customer portal, for links.",
             "empty, or a URL like https://homing.example.com",
             form=r"https?://[^\s/?#]+(/[^\s?#]*)?\Z",
         ),

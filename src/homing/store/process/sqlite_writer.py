@@ -28,6 +28,7 @@ from homing.store.encryption import EncryptionKeys
 from homing.store.flow import Flow
 from homing.store.keys import Keys
 from homing.store.notices import Notices
+from homing.store.portal import Portal
 from homing.store.process.codec import START, Call, Frames, encode_error, encode_reply
 from homing.store.process.worker import (
     RECEIVE_BYTES,
@@ -135,6 +136,7 @@ class _Ports:
             "flow": Flow(self._db, node=self._node),
             "admin": Admin(self._db, node=self._node),
             "keys": Keys(self._db),
+            "portal": Portal(self._db),
             "encryption": EncryptionKeys(self._db),
             "clock": ClockMarks(self._db),
             "notices": Notices(self._db, node=self._node),

@@ -28,13 +28,11 @@ from homing.web.dashboard.live import STREAM_TYPE, Live
 from homing.web.dashboard.render import Renderer
 from homing.web.dashboard.request import (
     HTML,
-    MESSAGE_COOKIE,
     TENANT_COOKIE,
     Page,
     PageRequest,
     Shown,
     is_secure,
-    read_message,
     toast_headers,
 )
 from homing.web.dashboard.routes import PAGES
@@ -69,7 +67,7 @@ class DashboardApp:
         self.live = Live(parts.app.status.fingerprint, parts.options.leaving)
         self._cookies = SessionCookies(parts.app.sessions.cookie_key)
         self.targets = Targets(page.path for page in PAGES if page.method == "GET")
-        self._renderer = Renderer(self.files, frozenset(page.path for page in PAGES))
+        self.renderer = Renderer(self.files, frozenset(page.path for page in PAGES))
 
     def routes(self) -> Iterator[BaseRoute]:
         by_path: dict[str, dict[str, Page]] = {}
@@ -118,23 +116,19 @@ class DashboardApp:
         return Response(500, FALLBACK_PAGE, HTML)
 
     def _render(self, response: Shown, request: PageRequest) -> Response:
-        headers = response.headers
-        message = read_cookie(request.headers.get(b"cookie", b""), MESSAGE_COOKIE)
-        if message and not request.is_partial:
-            deleted = f"{MESSAGE_COOKIE}=; Path=/; Max-Age=0".encode()
-            headers = (*headers, (b"set-cookie", deleted))
+        message, deletion = request.message()
         values = {
             "request": request,
             "user": request.caller,
             "csrf": request.token,
             "here": request.target,
             "now": request.now,
-            "message": read_message(message) if not request.is_partial else "",
+            "message": message,
             **ROLES,
             **response.values,
         }
-        body = self._renderer.render(response.template, values)
-        return Response(response.status, body, HTML, headers)
+        body = self.renderer.render(response.template, values)
+        return Response(response.status, body, HTML, (*response.headers, *deletion))
 
     def refused(self, error: HomingError, request: PageRequest) -> Response | Shown:
         """The response to an error: a redirect to the sign-in page, a toast or an error page."""

@@ -23,6 +23,8 @@ from homing.web.response import Headers, Response
 from homing.web.texts import check_texts
 
 HTML = b"text/html; charset=utf-8"
+MESSAGE_LIFE_S = 30
+TENANT_COOKIE = "homing_tenant"  # whose lists a caller of all tenants sees; empty: all
 
 
 class Shown(Struct, frozen=True):
@@ -34,12 +36,30 @@ class Shown(Struct, frozen=True):
     headers: Headers = ()
 
 
+class Jar(Struct, frozen=True):
+    """The names and attributes of the cookies with which a page tells the next one something."""
+
+    message: str = "homing_message"
+    secret: str = "homing_secret"  # noqa: S105 - a name
+    attributes: str = "SameSite=Strict"
+    is_always_secure: bool = False  # else Secure is added where the browser uses https
+
+    def set_cookie(self, name: str, value: str, *, path: str, life_s: int) -> tuple[bytes, bytes]:
+        """The header that sets a cookie; a life of 0 deletes it."""
+        text = f"{name}={value}; Path={path}; Max-Age={life_s}; HttpOnly; {self.attributes}"
+        return (b"set-cookie", text.encode())
+
+
+DASHBOARD_JAR = Jar()
+
+
 class PageRequest:
     """One request for a page."""
 
     __slots__ = (
         "_cookies",
         "_form",
+        "_jar",
         "_path",
         "_session",
         "app",
@@ -63,11 +83,12 @@ class PageRequest:
         session: KeySession | None,
         cookies: SessionCookies,
         source: str,
+        jar: Jar = DASHBOARD_JAR,
     ) -> None:
         self.app, self.caller, self.query = app, caller, query
         self.target, self.headers, self.source = target, headers, source
         self._path, self._form = path, form
-        self._session, self._cookies = session, cookies
+        self._session, self._cookies, self._jar = session, cookies, jar
         check_texts(path.items())
 
     @property
@@ -118,12 +139,21 @@ class PageRequest:
 
     def one_time_secret(self) -> tuple[str, Headers]:
         """The secret that ``done`` left for this page, and the header that deletes it."""
-        value = read_cookie(self.headers.get(b"cookie", b""), ONE_TIME)
+        name = self._jar.secret
+        value = read_cookie(self.headers.get(b"cookie", b""), name)
         if not value or self._session is None:
             return "", ()
         secret = self._cookies.decrypt(self._session, value, now=self.now)
-        deleted = f"{ONE_TIME}=; Path={self.target.partition('?')[0]}; Max-Age=0"
-        return secret, ((b"set-cookie", deleted.encode()),)
+        path = self.target.partition("?")[0]
+        return secret, (self._jar.set_cookie(name, "", path=path, life_s=0),)
+
+    def message(self) -> tuple[str, Headers]:
+        """The message that ``done`` left for this page, and the header that deletes it."""
+        name = self._jar.message
+        value = read_cookie(self.headers.get(b"cookie", b""), name)
+        if not value or self.is_partial:
+            return "", ()
+        return read_message(value), (self._jar.set_cookie(name, "", path="/", life_s=0),)
 
     # --- responses ---------------------------------------------------------------------------
 
@@ -138,7 +168,8 @@ class PageRequest:
         If a script of that page sent the form, the page stays and reloads its live parts. Because
         of the redirect, a reload does not send the form again. ``secret`` is shown once as well.
         """
-        headers: Headers = (message_cookie(message),)
+        jar, value = self._jar, message.encode().hex()
+        headers: Headers = (jar.set_cookie(jar.message, value, path="/", life_s=MESSAGE_LIFE_S),)
         if secret:
             headers = (*headers, self._secret_cookie(secret, to.partition("?")[0]))
         if not self.is_partial:
@@ -154,10 +185,9 @@ class PageRequest:
     def _secret_cookie(self, secret: str, path: str) -> tuple[bytes, bytes]:
         assert self._session is not None
         value = self._cookies.encrypt(self._session, secret, now=self.now)
-        secure = "; Secure" if is_secure(self.headers) else ""
-        life = SECRET_LIFE_S
-        text = f"{ONE_TIME}={value}; Path={path}; Max-Age={life}; HttpOnly; SameSite=Strict{secure}"
-        return (b"set-cookie", text.encode())
+        name, line = self._jar.set_cookie(self._jar.secret, value, path=path, life_s=SECRET_LIFE_S)
+        adds_secure = is_secure(self.headers) and not self._jar.is_always_secure
+        return name, line + (b"; Secure" if adds_secure else b"")
 
     def is_at(self, to: str) -> bool:
         """Whether a script of the page ``to`` sent the request."""
@@ -178,20 +208,6 @@ def toast_headers(message: str, *, bad: bool = False) -> Headers:
 def is_secure(headers: Mapping[bytes, bytes]) -> bool:
     """Whether the browser uses https."""
     return headers.get(b"origin", b"").startswith(b"https://")
-
-
-MESSAGE_COOKIE = "homing_message"
-ONE_TIME = "homing_secret"
-TENANT_COOKIE = "homing_tenant"  # whose lists a caller of all tenants sees; empty: all
-
-
-def message_cookie(message: str) -> tuple[bytes, bytes]:
-    """A cookie with a message that the next page shows once."""
-    value = message.encode().hex()
-    return (
-        b"set-cookie",
-        f"{MESSAGE_COOKIE}={value}; Path=/; Max-Age=30; HttpOnly; SameSite=Strict".encode(),
-    )
 
 
 def read_message(value: str) -> str:

@@ -10,18 +10,27 @@ from homing.web.response import Headers
 
 CONTENT_POLICY = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    b"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    b"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors "
 )
-HEADERS: Headers = (
-    (b"content-security-policy", CONTENT_POLICY),
-    (b"x-content-type-options", b"nosniff"),
-    (b"x-frame-options", b"DENY"),
-    # Not "no-referrer": browsers would then send "Origin: null" with the dashboard's own forms.
-    (b"referrer-policy", b"same-origin"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
-)
+NOBODY = b"'none'"
+
+
+def headers_for(frame_ancestors: bytes) -> Headers:
+    """The headers of pages that these sites may show in a frame."""
+    headers: Headers = (
+        (b"content-security-policy", CONTENT_POLICY + frame_ancestors),
+        (b"x-content-type-options", b"nosniff"),
+        # Not "no-referrer": browsers would then send "Origin: null" with the dashboard's own forms.
+        (b"referrer-policy", b"same-origin"),
+        (b"cross-origin-opener-policy", b"same-origin"),
+        (b"cross-origin-resource-policy", b"same-origin"),
+        (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
+    )
+    # It cannot name a site, so it is left out where one is allowed.
+    return (*headers, (b"x-frame-options", b"DENY")) if frame_ancestors == NOBODY else headers
+
+
+HEADERS = headers_for(NOBODY)
 
 
 class WrongHost(HomingError):
@@ -46,12 +55,18 @@ def check_host(host: str, hosts: frozenset[str]) -> None:
     a name that it does not own.
     """
     name = _name(host)
-    if name in hosts or name == "localhost" or name.endswith(".localhost"):
+    if name in hosts or is_local(host):
         return
     try:
         ipaddress.ip_address(name.strip("[]"))
     except ValueError:
         raise WrongHost(f"To use the name {name[:253]!r}, add it to the setting hosts.") from None
+
+
+def is_local(host: str) -> bool:
+    """Whether browsers look for this host on their own machine only."""
+    name = _name(host)
+    return name in {"localhost", "127.0.0.1", "[::1]"} or name.endswith(".localhost")
 
 
 def _name(host: str) -> str:

@@ -107,8 +107,8 @@ async def delivery(request: PageRequest) -> Shown:
         data_path=data_path(row.delivery.tenant, row.event_key),
         base64=lambda it: b64encode(it).decode(),
         event_kept=found is not None,
-        lines=_lines,
-        request_lines=lambda it: _lines(logged_lines(it)),
+        lines=header_lines,
+        request_lines=lambda it: header_lines(logged_lines(it)),
     )
 
 
@@ -149,7 +149,8 @@ def _text(data: bytes) -> str:
     return text + "…" if len(data) > SHOWN_BYTES_MAX else text
 
 
-def _lines(block: bytes) -> str:
+def header_lines(block: bytes) -> str:
+    """Logged header lines as text."""
     return block.decode("latin-1").replace("\r\n", "\n").strip()
 
 
@@ -199,9 +200,9 @@ async def compare(request: PageRequest) -> Shown:
         numbers=[it.number for it in described.attempts],
         first=first,
         second=second,
-        request_headers=header_changes(_lines(logged_lines(first)), _lines(logged_lines(second))),
+        request_headers=header_changes(header_lines(logged_lines(first)), header_lines(logged_lines(second))),
         response_headers=header_changes(
-            _lines(first.response_headers), _lines(second.response_headers)
+            header_lines(first.response_headers), header_lines(second.response_headers)
         ),
         body=await _body_changes(request, first, second),
         excerpt=line_changes(pretty(first.excerpt), pretty(second.excerpt)),

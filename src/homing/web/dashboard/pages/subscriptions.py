@@ -177,10 +177,11 @@ def _form_with_problems(
     request: PageRequest, problems: Sequence[FieldProblem], before: Subscription | None
 ) -> Shown:
     """The form as it was sent, with a problem next to each wrong field."""
-    return _form(request, request.form(), _by_field(problems), before, status=422)
+    return _form(request, request.form(), by_field(problems), before, status=422)
 
 
-def _by_field(problems: Sequence[FieldProblem]) -> dict[str, str]:
+def by_field(problems: Sequence[FieldProblem]) -> dict[str, str]:
+    """The problems of a form by the names of its fields."""
     found: dict[str, str] = {}
     for it in problems:
         name = it.field.partition("[")[0].partition(".")[0]
@@ -197,7 +198,7 @@ async def check(request: PageRequest) -> Response:
     problems = await request.app.subscriptions.check(
         request.caller, number, lambda before: _drafted(request, before)
     )
-    return request.json({"problems": _by_field(problems)})
+    return request.json({"problems": by_field(problems)})
 
 
 # --- commands for one -------------------------------------------------------------------------

@@ -2,7 +2,20 @@
 const WAIT_MS = 350;
 
 export function startForms() {
+  for (const field of document.querySelectorAll("input[type=file][data-into]")) {
+    field.addEventListener("change", () => read(field));
+  }
   for (const form of document.querySelectorAll("form[data-check]")) watch(form);
+}
+
+// Puts a chosen file into another field of its form, as a data URL.
+function read(field) {
+  const into = document.getElementById(field.dataset.into);
+  into.value = "";
+  if (!field.files.length) return;
+  const reader = new FileReader();
+  reader.onload = () => { into.value = reader.result; };
+  reader.readAsDataURL(field.files[0]);
 }
 
 function watch(form) {

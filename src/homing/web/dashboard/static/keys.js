@@ -64,14 +64,19 @@ function pressed(event) {
   }
 }
 
-export function startKeys() {
-  if (/Mac|iPhone|iPad/.test(navigator.platform)) {
-    for (const key of document.querySelectorAll("[data-modifier]")) key.textContent = "⌘";
-  }
-  document.addEventListener("keydown", pressed);
+// A click anywhere in a row opens it.
+export function startRows() {
   document.addEventListener("click", (event) => {
     const row = event.target.closest("[data-row]");
     if (!row || event.target.closest("a, button, dialog, input, label, pre, summary") || getSelection().toString()) return;
     row.querySelector("a")?.click();
   });
+}
+
+export function startKeys() {
+  if (/Mac|iPhone|iPad/.test(navigator.platform)) {
+    for (const key of document.querySelectorAll("[data-modifier]")) key.textContent = "⌘";
+  }
+  document.addEventListener("keydown", pressed);
+  startRows();
 }

@@ -54,7 +54,7 @@ export async function refresh() {
 
 function open() {
   if (source || document.hidden) return;
-  source = new EventSource("/live");
+  source = new EventSource(document.body.dataset.live || "/live");
   source.onopen = () => {
     failures = 0;
     stopPolling();
