@@ -27,6 +27,7 @@ $(SERVE): requirements.lock $(PROJECTS) | $(BIN)/python
 	@echo "Installing the packages that the server needs (requirements.lock)"
 	@$(PIP) install --require-hashes --no-deps --requirement requirements.lock
 	@$(PIP) install --quiet --no-deps --no-build-isolation --editable packages/homing-client --editable .
+	@$(PIP) uninstall --quiet --yes setuptools  # It was only needed for the line above.
 	@touch $@
 
 $(DEVELOP): requirements-dev.lock $(PROJECTS) | $(BIN)/python

@@ -87,6 +87,7 @@ class App:
         self.audit = Audit(audit, options.now)
         self.authenticator.on_change = self.people.on_change = quotas.count_change
         self.authenticator.check_tenant = self.people.check_tenant = engine.check_tenant
+        self.portal_links.check_tenant = engine.check_tenant
         self.portal_links.on_change = quotas.count_change
         self.authenticator.on_anonymous = self.audit.refusals.anonymous
         self.people.on_refused = self.audit.refusals.anonymous

@@ -64,6 +64,8 @@ class PortalLinks:
         self.key = hmac.digest(options.admin_key.encode(), b"homing customer portal", "sha256")
         # Counts a changing call of a tenant; raises TooMany.
         self.on_change: Callable[[str], None] | None = None
+        # Raises TenantMoved if another installation serves this tenant.
+        self.check_tenant: Callable[[str], None] | None = None
 
     @use_case(MANAGERS, changes=True)
     async def create(
@@ -140,10 +142,15 @@ class PortalLinks:
             raise self._closed(link)
         if not await self._portal.key_works(link):
             raise PortalClosed(ENDINGS[LinkState.REVOKED], tenant=link.tenant)
-        name = link.caller_name
-        return PortalSession(
-            link, Caller(name, link.role, link.tenant, address=source, on_change=self.on_change)
+        caller = Caller(
+            link.caller_name,
+            link.role,
+            link.tenant,
+            address=source,
+            on_change=self.on_change,
+            check_tenant=self.check_tenant,
         )
+        return PortalSession(link, caller)
 
     @use_case(READERS, changes=True, counted=False)  # Everybody may always leave.
     async def leave(self, _caller: Caller, link: PortalLink) -> None:

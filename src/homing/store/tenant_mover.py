@@ -74,7 +74,9 @@ STEPS = (
     FINISH,
 )
 
-_HAS_VERSION = frozenset({"subscription", "signing_keys", "erasure"})  # of the catalog
+_HAS_VERSION = frozenset(  # of the catalog
+    {"subscription", "signing_keys", "event_type", "event_type_change", "erasure"}
+)
 
 
 class Side(NamedTuple):
@@ -628,7 +630,7 @@ class TenantMover:
             case _:
                 pass
         values = dict(zip(walked.tables[table].columns, row, strict=True))
-        if table == "erasure":
+        if table in _HAS_VERSION:
             values["version"] = 0
         elif table == "notice_target":
             for field in ("address", "secret"):

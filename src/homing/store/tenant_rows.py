@@ -36,6 +36,7 @@ INSTALLATION = frozenset(
         "migration",
         "notice_reminder",
         "plaintext_removal",
+        "portal_link",  # signed with a key of the installation: the application makes new ones
         "process",
         "tenant_move",
         "tenant_move_progress",
@@ -306,6 +307,9 @@ async def _replay_jobs(rows: TenantRows, after: Any) -> Page:
 UNITS: tuple[Unit, ...] = (
     _window("subscription"),
     _window("signing_keys"),
+    _window("event_type"),
+    _window("event_type_change"),
+    _window("portal_settings"),
     _window("endpoint"),
     _window("erasure"),
     _window("erased_key", "erasure_id IN (SELECT id FROM erasure WHERE tenant = :tenant)"),
@@ -349,5 +353,7 @@ ROOTS = (
     "erasure",
     "pull_stream",
     "signing_keys",
+    "event_type",
+    "portal_settings",
     "cause",
 )

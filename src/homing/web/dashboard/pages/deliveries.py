@@ -200,7 +200,9 @@ async def compare(request: PageRequest) -> Shown:
         numbers=[it.number for it in described.attempts],
         first=first,
         second=second,
-        request_headers=header_changes(header_lines(logged_lines(first)), header_lines(logged_lines(second))),
+        request_headers=header_changes(
+            header_lines(logged_lines(first)), header_lines(logged_lines(second))
+        ),
         response_headers=header_changes(
             header_lines(first.response_headers), header_lines(second.response_headers)
         ),
