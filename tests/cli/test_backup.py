@@ -33,7 +33,12 @@ def test_a_backup_of_a_running_server_is_restored_elsewhere(terminal: Terminal) 
     other = Terminal(terminal.place, more={"HOMING_DATA": "elsewhere"})
     with other.serving():
         response = other.well("publish", "kept.safe", '{"n": 1}', "--id", "kept-1", "--json")
-        assert response.document == {"id": "kept-1", "deliveries": 0, "duplicate": True}
+        assert response.document == {
+            "id": "kept-1",
+            "deliveries": 0,
+            "duplicate": True,
+            "warning": "",
+        }
         changed = other.run("publish", "kept.safe", '{"n": 2}', "--id", "kept-1")
         assert changed.code == 1
     offline = other.well("backup", "offline.db", "--json").document

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 import shlex
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ COMMAND = re.compile(r'command\("(homing (?:[^"\\]|\\.)*)"\)')
 
 
 def shown_commands() -> list[str]:
-    templates = (files("homing.web.dashboard") / "templates").iterdir()
+    templates = (ROOT / "src" / "homing" / "web" / "dashboard" / "templates").rglob("*.html")
     found = {it for page in templates for it in COMMAND.findall(page.read_text(encoding="utf-8"))}
     return sorted(it.replace('\\"', '"') for it in found)
 

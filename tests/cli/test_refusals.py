@@ -66,7 +66,7 @@ def test_a_process_says_the_same(terminal: Terminal) -> None:
     well = terminal.process("publish", "a.b", "-", "--id", "by-process", "--json", given="[1]")
     assert (well.code, well.document) == (
         0,
-        {"id": "by-process", "deliveries": 0, "duplicate": False},
+        {"id": "by-process", "deliveries": 0, "duplicate": False, "warning": ""},
     )
 
 

@@ -21,7 +21,7 @@ def test_an_event_is_published_and_its_delivery_found(terminal: Terminal) -> Non
     made = terminal.well("subscribe", f"{NOWHERE}found", "order.*", "--json").document
     assert made["secret"].startswith("whsec_")
     told = terminal.well("publish", "order.paid", '{"n": 1.0}', "--id", "found-1", "--json")
-    assert told.document == {"id": "found-1", "deliveries": 1, "duplicate": False}
+    assert told.document == {"id": "found-1", "deliveries": 1, "duplicate": False, "warning": ""}
     again = terminal.well("publish", "order.paid", '{"n": 1.0}', "--id", "found-1")
     assert again.out.startswith("found-1 was published before: nothing new is sent.\n")
     assert "homing deliveries --event found-1" in again.out
@@ -38,7 +38,7 @@ def test_an_event_is_published_and_its_delivery_found(terminal: Terminal) -> Non
 def test_many_events_come_from_a_file_or_a_pipe(terminal: Terminal) -> None:
     lines = '{"type": "a.b", "data": 1, "id": "pipe-1"}\n\n{"type": "a.c", "data": {"x": []}}\n'
     first, second = terminal.well("publish", "--file", "-", "--json", given=lines).lines
-    assert first == {"id": "pipe-1", "deliveries": 0, "duplicate": False}
+    assert first == {"id": "pipe-1", "deliveries": 0, "duplicate": False, "warning": ""}
     assert second["id"]
     again = terminal.well("publish", "--file", "-", given=lines)
     assert again.out == (

@@ -122,7 +122,7 @@ def test_the_first_event_is_at_from_and_none_at_until(entry: str, times: list[in
         ("run_for = 5\n[[endpoints]]\nname = 'a'", 1, "run_for must be a duration"),
         ("[[endpoints]]\nname = 'a'", 1, "it needs run_for"),
         ("run_for = '1h'", 1, "it needs 1 to 100,000 [[endpoints]]"),
-        (LITTLE + "colour = 1", 4, "endpoints[0].colour is not known here (known: deadline"),
+        (LITTLE + "colour = 1", 4, "endpoints[0].colour is not known here (known: "),
         (LITTLE + "latency = 1", 4, "endpoints[0].latency is not known here (did you mean latency"),
         (LITTLE + "responds = 'x'", 4, "endpoints[0].responds must be a whole number"),
         (LITTLE + "responds = true", 4, "endpoints[0].responds must be a whole number"),

@@ -23,6 +23,7 @@ from homing.store.audit import Audit
 from homing.store.audited import AUDITED, Audited, Auditor
 from homing.store.keys import Keys
 from homing.store.notices import Notices
+from homing.store.portal import Portal
 from homing.store.pull import Pulls
 from homing.store.tx import Db
 from store.build import Maker
@@ -161,7 +162,7 @@ async def test_a_change_outside_of_a_use_case_is_refused(desk: Desk) -> None:
 
 
 def test_every_audited_method_exists_and_takes_an_entry() -> None:
-    methods = {**vars(Admin), **vars(Keys), **vars(Notices), **vars(Pulls)}
+    methods = {**vars(Admin), **vars(Keys), **vars(Notices), **vars(Portal), **vars(Pulls)}
     for name in AUDITED:
         annotations = methods[name].__wrapped__.__annotations__
         assert annotations["audit"] == "AuditDraft | None", name

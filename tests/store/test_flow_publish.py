@@ -36,7 +36,7 @@ async def test_an_event_that_matches_nothing_is_kept(db: Db) -> None:
     assert await scene.publish([new]) == [[Receipt(new.event.key, 0, new=True)]]
 
     (row,) = await every(db, "event")
-    assert row[7:] == ("", "", "", 0, new.event.id)
+    assert row[7:] == ("", "", "", "", 0, new.event.id)
     assert await count(db, "ledger") == 0
 
 

@@ -50,6 +50,19 @@ ROWS: dict[str, Row] = {
     ),
     "listEvents": Row(READ, "/v1/events", other="empty"),
     "getEvent": Row(READ, "/v1/events/{event}?tenant=acme"),
+    "createEventType": Row(
+        MANAGE, "/v1/event-types", {"name": "new.type", "tenant": OWN}, 201, "refused"
+    ),
+    "listEventTypes": Row(READ, "/v1/event-types", other="empty"),
+    "exportEventTypes": Row(READ, "/v1/event-types/openapi.json?tenant=acme"),
+    "getEventType": Row(READ, "/v1/event-types/{type}?tenant=acme"),
+    "changeEventType": Row(MANAGE, "/v1/event-types/{type}?tenant=acme", {"description": "x"}),
+    "deleteEventType": Row(MANAGE, "/v1/event-types/{type}?tenant=acme", None, 204),
+    "createPortalLink": Row(MANAGE, "/v1/portal-links", {"tenant": OWN}, 201, "refused"),
+    "listPortalLinks": Row(READ, "/v1/portal-links", other="empty"),
+    "revokePortalLink": Row(MANAGE, "/v1/portal-links/{link}", None, 204),
+    "getPortal": Row(READ, "/v1/portal?tenant=acme"),
+    "changePortal": Row(MANAGE, "/v1/portal?tenant=acme", {"name": "Shop"}, 200, "refused"),
     "createSubscription": Row(MANAGE, "/v1/subscriptions", SUBSCRIPTION, 201, "refused"),
     "listSubscriptions": Row(READ, "/v1/subscriptions", other="empty"),
     "getSubscription": Row(READ, "/v1/subscriptions/{subscription}"),
@@ -133,6 +146,8 @@ ROWS: dict[str, Row] = {
 }
 ABSENT = {
     "event": "evt_none",
+    "type": "no.such.type",
+    "link": "plk_0000000000001",
     "subscription": "sub_0000000000001",
     "stream": "sub_0000000000001",
     "endpoint": "ep_0000000000001",
@@ -171,7 +186,11 @@ class Scene:
         )
         target = await house.client.post("/v1/notice-targets", {**TARGET, "tenant": OWN})
         stream = await house.client.post("/v1/subscriptions", {"types": ["x"], "tenant": OWN})
+        await house.client.post("/v1/event-types", {"name": "some.type", "tenant": OWN})
+        link = await house.client.post("/v1/portal-links", {"tenant": OWN})
         self.ids = {
+            "type": "some.type",
+            "link": link.json["id"],
             "stream": stream.json["id"],
             "event": event,
             "target": target.json["id"],

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType, structs
 
-from homing.app.access import MANAGERS, READERS, Caller, use_case
+from homing.app.access import MANAGERS, NO_TENANT, READERS, Caller, use_case
 from homing.app.options import AppOptions
 from homing.engine.portal import Portal
 from homing.errors import FieldProblem, Forbidden, Invalid, NotFound, PortalClosed
@@ -180,8 +180,11 @@ class PortalLooks:
 
     @use_case(READERS)
     async def get(self, caller: Caller, *, tenant: str | None) -> PortalSettings:
-        """The settings of a tenant, by default the caller's."""
-        return await self._portal.settings(caller.scope_one(tenant))
+        """The settings of a tenant, by default the caller's; raises NotFound for another one."""
+        owner = caller.scope_one(tenant)
+        if owner == NO_TENANT:
+            raise NotFound("There is no such tenant.")
+        return await self._portal.settings(owner)
 
     @use_case(MANAGERS, changes=True)
     async def change(

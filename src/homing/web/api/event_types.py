@@ -93,6 +93,15 @@ class EventTypePage(Struct, frozen=True):
     next_cursor: Cursor
 
 
+class EventTypesDocument(Struct, frozen=True):
+    """The types as an OpenAPI 3.1 document."""
+
+    openapi: str
+    info: dict[str, Any]
+    webhooks: dict[str, Any]
+    components: dict[str, Any] | UnsetType = UNSET
+
+
 def type_view(it: EventType) -> EventTypeView:
     return EventTypeView(
         name=it.name,
@@ -216,6 +225,7 @@ OPERATIONS = (
         use_case=EventTypes.of_tenant,
         summary="All event types of a tenant as an OpenAPI 3.1 document, each as a webhook.",
         handler=openapi,
+        response=EventTypesDocument,
         params=(TENANT_ONE,),
         errors=(Invalid, NotFound),
     ),

@@ -281,7 +281,7 @@ OPERATIONS = (
         handler=get,
         response=PortalView,
         params=(TENANT_ONE,),
-        errors=(Invalid,),
+        errors=(Invalid, NotFound),
     ),
     Operation(
         method="PATCH",
