@@ -70,6 +70,7 @@ def test_a_span_on_a_chart_is_put_into_words_and_leads_to_its_deliveries_and_the
     expect(words).to_contain_text("3 delivered")
 
 
+@pytest.mark.long
 def test_since_a_time_of_day_is_in_the_viewers_zone(
     person: Person, server: HomingServer, receiver: Hook
 ) -> None:

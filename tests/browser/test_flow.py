@@ -180,6 +180,7 @@ def test_a_viewer_is_offered_nothing_and_refused_all(
         assert page.request.get(server.url + path).status == 403, path
 
 
+@pytest.mark.long
 def test_script_from_outside_is_text_in_every_field_on_every_page(
     person: Person, server: HomingServer, hostile: str
 ) -> None:

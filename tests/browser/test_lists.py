@@ -55,6 +55,7 @@ def test_rows_are_sorted_and_a_view_is_kept_under_a_name(
     expect(page.get_by_role("link", name="Only a.one")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_a_list_is_exported_and_a_cell_is_never_a_formula(
     person: Person, server: HomingServer, receiver: Hook
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import expect
 
 from browser.person import Person
@@ -9,6 +10,7 @@ from client.hooks import hook
 from homing.testing import HomingServer
 
 
+@pytest.mark.long
 def test_a_person_adds_changes_tests_and_deletes_a_target(
     person: Person, server: HomingServer
 ) -> None:

@@ -245,6 +245,7 @@ def test_another_site_embeds_the_portal_without_third_party_cookies(
     assert not complaints
 
 
+@pytest.mark.long
 def test_a_site_that_is_not_listed_shows_nothing_of_the_portal(
     strict: BrowserContext, site: Site
 ) -> None:

@@ -109,6 +109,7 @@ def test_a_body_is_shown_as_it_was_sent_and_hidden_characters_are_named(
     assert page.request.get(f"{server.url}/event-data/default/h1").body() == HOSTILE
 
 
+@pytest.mark.long
 def test_a_large_or_deep_body_is_folded_searched_and_never_freezes_the_page(
     person: Person, server: HomingServer, receiver: Hook
 ) -> None:

@@ -66,6 +66,7 @@ def test_a_database_of_a_newer_version_is_refused_by_every_command_in_words(tmp_
         assert "newer version of Homing has upgraded the database to schema 9999" in refused.err
 
 
+@pytest.mark.long
 def test_after_a_move_the_old_database_refuses_to_serve_and_says_where_it_went(
     postgres: Server, tmp_path: Path
 ) -> None:

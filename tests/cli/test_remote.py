@@ -132,6 +132,7 @@ def test_one_and_many_are_replayed(terminal: Terminal) -> None:
     assert neither.code == 2
 
 
+@pytest.mark.long
 def test_attempts_are_followed(terminal: Terminal) -> None:
     url = f"{NOWHERE}tail"
     terminal.well("subscribe", url, "tail.*")

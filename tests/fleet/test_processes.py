@@ -160,6 +160,7 @@ async def test_when_the_supervisor_is_killed_no_process_is_left(
 @pytest.mark.parametrize(
     "to_all", [False, pytest.param(True, marks=pytest.mark.long)], ids=["supervisor", "group"]
 )
+@pytest.mark.long
 async def test_sigterm_finishes_the_work_and_ends_with_0(
     postgres: Postgres, tmp_path: Path, to_all: bool
 ) -> None:

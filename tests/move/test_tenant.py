@@ -206,6 +206,7 @@ class Publishers:
             thread.join()
 
 
+@pytest.mark.long
 def test_a_tenant_moves_between_running_servers_while_it_publishes(
     databases: Databases, tmp_path: Path
 ) -> None:
