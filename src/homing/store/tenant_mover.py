@@ -38,6 +38,7 @@ from homing.policy.encryption import KeyRing
 from homing.ports.tenant_moves import MoveStep
 from homing.store import rows
 from homing.store.audit import Audit, entry_of, entry_row
+from homing.store.catalog_versions import raise_catalog, raise_catalog_raw
 from homing.store.connect import connect
 from homing.store.encryption import FieldCipher, log_key
 from homing.store.migrate import Execute
@@ -375,9 +376,7 @@ class TenantMover:
         entry = self._entry(side, move_id, other, step) if audited else None
 
         async def write(tx: Tx) -> None:
-            await tx.one("catalog_lock")
-            row = await tx.one("catalog_raise")
-            assert row is not None
+            version = await raise_catalog(tx)
             await tx.all("tenant_move_lock", tenant=self._tenant)
             if step is MoveStep.ARRIVING:
                 if was_there:
@@ -389,7 +388,7 @@ class TenantMover:
                 raise BadSetting(f"Data of the tenant {self._tenant} is being erased.")
             if step is MoveStep.ARRIVED:
                 await tx.all("keys_raise")  # Its keys are valid here from now on.
-                raised = {"tenant": self._tenant, "version": row[0]}
+                raised = {"tenant": self._tenant, "version": version}
                 await tx.all("tenant_subscriptions_raise", **raised)
                 await tx.all("tenant_signing_keys_raise", **raised)
                 await tx.all("tenant_progress_remove", tenant=self._tenant)
@@ -402,7 +401,7 @@ class TenantMover:
                 step=step,
                 place=other.place,
                 url=url,
-                version=row[0],
+                version=version,
                 at=self._world.wall(),
             )
             if entry is not None:
@@ -414,8 +413,7 @@ class TenantMover:
         """Remove the mark of a move that was given up: the tenant is served as before."""
 
         async def write(tx: Tx) -> None:
-            await tx.one("catalog_lock")
-            await tx.one("catalog_raise")
+            await raise_catalog(tx)
             await tx.all("tenant_move_lock", tenant=self._tenant)
             await tx.all("tenant_move_remove", tenant=self._tenant, id=move_id)
             await tx.all("tenant_move_ready_remove", move_id=move_id)
@@ -492,7 +490,7 @@ class TenantMover:
         async def write(run: Execute) -> None:
             version = None
             if _HAS_VERSION & carried.keys():
-                version = await _raise(run, to)
+                version = await raise_catalog_raw(run, to.db.dialect)
             for table, found in reversed(carried.items()):
                 columns = self._from.tables[table].columns
                 if version is not None and table in _HAS_VERSION:
@@ -643,8 +641,7 @@ class TenantMover:
         await self._remove(TenantRows(self._target.db, self._tenant, self._to.tables))
 
         async def write(tx: Tx) -> None:
-            await tx.one("catalog_lock")
-            await tx.one("catalog_raise")
+            await raise_catalog(tx)
             await tx.all("tenant_progress_remove", tenant=self._tenant)
 
         await self._target.db.run(write)
@@ -758,14 +755,6 @@ def _removal(side: TenantRows, page: Page) -> Callable[[Execute], Awaitable[None
 def _with_version(columns: Sequence[str], found: Sequence[Row], version: int) -> list[Row]:
     place = columns.index("version")
     return [(*row[:place], version, *row[place + 1 :]) for row in found]
-
-
-async def _raise(run: Execute, side: TenantRows) -> int:
-    """Raise the version of the catalog."""
-    if side.db.dialect == "postgres":
-        await run("SELECT pg_advisory_xact_lock(7239140553)")
-    row = await run("UPDATE catalog SET version = version + 1 WHERE id = 1 RETURNING version")
-    return int(row[0][0])
 
 
 def _not_ready(move_id: str) -> Callable[[Tx], Awaitable[list[str]]]:
