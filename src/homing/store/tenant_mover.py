@@ -15,6 +15,11 @@ that may be repeated, so a move that was killed continues when it is started aga
 10. Finish: in the source the tenant is *moved*.
 
 Between 6 and 8 neither installation serves the tenant, so nothing is sent twice.
+
+A failover of either database may lose the last commits. So the target is opened only when every
+standby of the source has the mark of the switch, and rows of the source are removed only when every
+standby of the target has all of them. A mark follows only the one before it: a source that has lost
+the mark of step 2 is not switched.
 """
 
 from __future__ import annotations
@@ -53,6 +58,7 @@ from homing.store.tx import Row, Tx
 
 READY_WAIT_S = 120.0  # for the attempts in flight: the longest deadline and the settle after it
 READY_EVERY_S = 0.1
+STANDBYS_WAIT_S = 60.0  # for what was committed to reach the standbys
 ACTION = "tenants.move"  # in the audit logs of both installations
 WHO = Who("homing move")
 _NOTHING = "Nothing was switched."
@@ -162,7 +168,9 @@ class TenantMover:
         async with self._alone():
             await self._prepare()
             leaving, arriving = await self._mark(self._source), await self._mark(self._target)
-            if leaving is not None and leaving.step in {MoveStep.LEFT, MoveStep.MOVED}:
+            if leaving is not None and (
+                leaving.step in {MoveStep.LEFT, MoveStep.MOVED} or _has_arrived(leaving, arriving)
+            ):
                 raise BadSetting(
                     f"The tenant {self._tenant} belongs to {leaving.place} already: the move can"
                     " only be finished. Repeat the command without --cancel."
@@ -198,8 +206,12 @@ class TenantMover:
                 f" {self._target.place} is another database."
             )
         moved = MovedTenant(self._tenant, here.id)
-        if here.step == MoveStep.LEAVING:
+        if _has_arrived(here, there):
+            # A failover of the source has lost the mark of the switch, which was made.
+            await self._set(self._source, here.id, MoveStep.LEFT)
+        elif here.step == MoveStep.LEAVING:
             await self._wait(here.id)
+            await self._wait_for_standbys(self._source, " You can also cancel it with --cancel.")
             await self._copy()
             counts, checksums = await self._prove()
             moved = replace(moved, rows=counts, checksums=checksums)
@@ -208,9 +220,14 @@ class TenantMover:
         audited = await self._copy_audit()
         there = await self._mark(self._target)
         if there is not None and there.step == MoveStep.ARRIVING:
+            await self._wait_for_standbys(self._source)
             await self._set(self._target, here.id, MoveStep.ARRIVED, audited=True)
             self._progress(OPEN, 1, 1)
         if here.step != MoveStep.MOVED:
+            await self._wait_for_standbys(self._target)
+            left = await self._mark(self._source)
+            if left is None or (left.id, left.step) != (here.id, MoveStep.LEFT):
+                raise BadSetting(self._both_serve())
             await self._remove(self._from, keep={"api_key"})
             await self._set(self._source, here.id, MoveStep.MOVED)
         return replace(moved, audit_entries=audited)
@@ -290,6 +307,11 @@ class TenantMover:
 
     async def _begin(self, here: _Mark | None, there: _Mark | None) -> _Mark:
         """Mark the target, then the source."""
+        if there is not None and (there.step, there.place) == (
+            MoveStep.ARRIVED,
+            self._source.place,
+        ):
+            raise BadSetting(self._both_serve())
         await self._check_source(here)
         if there is not None and there.step == MoveStep.ARRIVING:
             if there.place != self._source.place:
@@ -309,6 +331,14 @@ class TenantMover:
         mark = await self._mark(self._source)
         assert mark is not None
         return mark
+
+    def _both_serve(self) -> str:
+        return (
+            f"The tenant {self._tenant} was moved to {self._target.place}, and"
+            f" {self._source.place} no longer has the mark of that: {_LOST} Both serve the tenant"
+            " now. Publish what the source has accepted since to the target, then erase the tenant"
+            " in the source."
+        )
 
     async def _check_source(self, here: _Mark | None) -> None:
         """Refuse a tenant that is not there, or not complete."""
@@ -386,6 +416,14 @@ class TenantMover:
                 "tenant_erasures_running", tenant=self._tenant
             ):
                 raise BadSetting(f"Data of the tenant {self._tenant} is being erased.")
+            if step is MoveStep.LEFT:
+                known = await tx.one("tenant_move_of", tenant=self._tenant)
+                if known is None or known[:2] not in {(move_id, it) for it in _SWITCHABLE}:
+                    raise BadSetting(
+                        f"{side.place} no longer has the mark of this move: {_LOST} It may have"
+                        f" changed the tenant since. {_NOTHING} Repeat the move, or cancel it with"
+                        " --cancel."
+                    )
             if step is MoveStep.ARRIVED:
                 await tx.all("keys_raise")  # Its keys are valid here from now on.
                 raised = {"tenant": self._tenant, "version": version}
@@ -453,6 +491,20 @@ class TenantMover:
                     )
                 await asyncio.sleep(READY_EVERY_S)
         self._progress(WAIT, 1, 1)
+
+    async def _wait_for_standbys(self, side: Side, advice: str = "") -> None:
+        """Wait until every standby that follows this database has what was committed there."""
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + STANDBYS_WAIT_S
+        position = await side.db.run(_log_position)
+        while names := await side.db.run(_standbys_before(position), read_only=True):
+            if loop.time() >= ends_at:
+                raise BadSetting(
+                    f"These standbys of {side.place} have not received the last commits in"
+                    f" {STANDBYS_WAIT_S:.0f} seconds: {', '.join(names)}. A failover to one of them"
+                    f" would undo this step of the move. Repeat the move when they have.{advice}"
+                )
+            await asyncio.sleep(READY_EVERY_S)
 
     # --- copying ---------------------------------------------------------------------------------
 
@@ -723,6 +775,8 @@ class TenantMover:
                     break
 
 
+_SWITCHABLE = (MoveStep.LEAVING, MoveStep.LEFT)  # or the reply to the switch was lost
+_LOST = "its database has lost commits, in a failover or by a restore."
 _IS = {
     MoveStep.LEAVING: "is being moved",
     MoveStep.LEFT: "is being moved",
@@ -762,6 +816,28 @@ def _not_ready(move_id: str) -> Callable[[Tx], Awaitable[list[str]]]:
         return [str(row[0]) for row in await tx.all("tenant_move_not_ready", move_id=move_id)]
 
     return read
+
+
+async def _log_position(tx: Tx) -> str:
+    row = await tx.one("log_position")
+    assert row is not None
+    return str(row[0])
+
+
+def _standbys_before(position: str) -> Callable[[Tx], Awaitable[list[str]]]:
+    async def read(tx: Tx) -> list[str]:
+        return [str(row[0]) for row in await tx.all("standbys_before", position=position)]
+
+    return read
+
+
+def _has_arrived(here: _Mark, there: _Mark | None) -> bool:
+    """Whether the target serves the tenant although the source says that it is leaving."""
+    return (
+        here.step == MoveStep.LEAVING
+        and there is not None
+        and (there.id, there.step) == (here.id, MoveStep.ARRIVED)
+    )
 
 
 def _erasing(tenant: str) -> Callable[[Tx], Awaitable[bool]]:
