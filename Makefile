@@ -106,6 +106,7 @@ mutation: setup  ## change the code of policy and settle in small ways, and chec
 simulate: setup  ## run 1,000 seeds of simulated faults, then find every planted bug; about an hour on two cores
 	PYTHONPATH=src:tests $(BIN)/python -m simulation.run $(ARGS)
 	PYTHONPATH=src:tests $(BIN)/python -m simulation.find_planted
+	PYTHONPATH=src:tests $(BIN)/python -m simulation.failovers
 
 fleet: setup  ## run many processes on one PostgreSQL, kill and stop them; ARGS=--quick takes a minute
 	PYTHONPATH=src:tests $(BIN)/python -m fleet.run $(ARGS)

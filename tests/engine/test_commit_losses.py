@@ -12,7 +12,7 @@ from engine.fleet_world import URL, FleetWorld, at, fleet, two
 from engine.world import SECOND
 from homing.engine.options import EngineOptions
 from homing.errors import CommitsLost, DatabaseBehind
-from homing.model import id_floor
+from homing.model import Subscription, id_floor
 from homing.policy.commit_loss import missing_text
 from homing.sim.loop import run_virtual
 from rollback import Standby
@@ -161,6 +161,93 @@ def test_a_lost_change_of_a_subscription_is_forgotten_and_changes_work_again() -
         assert len(world.all_hits("https://c.example/")) == 1
         assert len(world.all_hits("https://b.example/")) == 0
         assert "catalog" in {it.kind for it in one.engine.pulse().commit_losses}
+
+    fleet(story)
+
+
+@pytest.mark.parametrize("changes", [1, 2, 3])
+def test_changes_right_after_a_failover_do_not_hide_that_others_are_lost(changes: int) -> None:
+    """Without a step of the version they would get the numbers of those that are lost."""
+
+    async def story(world: FleetWorld) -> None:
+        one, other = await two(world)
+        await at(world)
+        await world.publish()
+        await world.wait(3 * SECOND)
+        standby = Standby(world.db)
+        lost = [await world.subscribe(f"https://lost-{number}.example/") for number in range(2)]
+        standby.promote()
+        world.engine = other.engine
+        new = [await world.subscribe(f"https://new-{it}.example/") for it in range(changes)]
+        world.engine = one.engine
+        await world.publish()
+        await world.wait(60 * SECOND)
+
+        assert await world.db.raw(lambda run: run("SELECT count(*) FROM pending")) == [(0,)]
+        for machine in (one, other):
+            catalog = machine.engine._core.catalog
+            assert [it.id for it in lost if catalog.get(it.id)] == []
+            assert [it.id for it in new if catalog.get(it.id) is None] == []
+        assert [len(world.all_hits(it.url)) for it in new] == [1] * changes
+        assert "catalog" in {it.kind for it in one.engine.pulse().commit_losses}
+
+    fleet(story)
+
+
+def test_two_failovers_in_a_row_do_not_give_the_same_version() -> None:
+    async def story(world: FleetWorld) -> None:
+        one, other = await two(world)
+        await at(world)
+        standby = Standby(world.db)
+        standby.promote()
+        lost = await world.subscribe("https://lost.example/")
+        standby.promote()  # It has heard of neither.
+        world.engine = other.engine
+        new = await world.subscribe("https://new.example/")
+
+        assert new.version != lost.version
+        await world.wait(3 * SECOND)
+        for machine in (one, other):
+            assert machine.engine._core.catalog.get(lost.id) is None
+            assert machine.engine._core.catalog.get(new.id) is not None
+
+    fleet(story)
+
+
+def test_a_failover_between_two_reads_of_the_catalog_leaves_nothing_of_the_lost_history() -> None:
+    async def story(world: FleetWorld) -> None:
+        one, other = await two(world)
+        await at(world)
+        standby = Standby(world.db)
+        lost = await world.subscribe("https://lost.example/")
+        await world.wait(SECOND)
+        catalog = one.engine._core.catalog
+        honest = catalog._admin.subscriptions_since
+
+        async def late(version: int) -> list[Subscription]:
+            catalog._admin.subscriptions_since = honest  # type: ignore[method-assign]
+            standby.promote()
+            world.engine = other.engine
+            await world.subscribe("https://new.example/")
+            return await honest(version)
+
+        catalog._admin.subscriptions_since = late  # type: ignore[method-assign]
+        await catalog.refresh()
+        assert catalog.get(lost.id) is None
+
+    fleet(story)
+
+
+def test_a_change_after_a_failover_that_lost_nothing_is_no_loss() -> None:
+    async def story(world: FleetWorld) -> None:
+        one, other = await two(world)
+        await at(world)
+        for number in range(4):
+            Standby(world.db).promote()
+            new = await world.subscribe(f"https://{number}.example/")
+            await world.wait(2 * SECOND)
+            assert other.engine._core.catalog.get(new.id) is not None
+        assert one.engine.pulse().commit_losses == ()
 
     fleet(story)
 

@@ -45,6 +45,7 @@ from move.tenants import (
     until,
 )
 from postgres import Server
+from replicas import replicas
 
 __all__ = ["databases"]  # a fixture
 NODES = ("0-31", "32-63")
@@ -384,6 +385,115 @@ async def _forget_a_migration(address: str) -> None:
     db = await PostgresDb.open(address)
     await db.raw(lambda run: run("DELETE FROM migration WHERE number = 1"))
     await db.close()
+
+
+def two_cells(folder: Path) -> tuple[Cell, Cell]:
+    """Installations on SQLite; the first one has a tenant of one row."""
+    source = make_cell(folder / "one", None, nodes=NODES[0])
+    target = make_cell(folder / "two", None, nodes=NODES[1])
+    add_rows(source.address, ACME)
+    return source, target
+
+
+def test_a_source_that_has_lost_the_mark_of_the_switch_is_switched_again(tmp_path: Path) -> None:
+    """The copy is in use by now: it is neither made again nor removed."""
+    source, target = two_cells(tmp_path)
+    assert killed_at(source, target, "open the target") == "open the target"
+    query(source.address, "UPDATE tenant_move SET step = 'leaving'")  # as in a lossy failover
+    query(target.address, "UPDATE ledger SET accepted = 5, delivered = 5")  # It is served.
+
+    late = source.terminal.run(*arguments(source, target, ACME, "--cancel"))
+    assert (late.code, "can only be finished" in late.err) == (2, True), late.err
+    source.terminal.well(*arguments(source, target))
+
+    assert (step_of(source.address, ACME), step_of(target.address, ACME)) == ("moved", "arrived")
+    assert query(target.address, "SELECT accepted FROM ledger") == [{"accepted": 5}]
+    assert query(source.address, "SELECT accepted FROM ledger") == []
+
+
+def test_a_source_that_has_lost_the_mark_of_leaving_is_not_switched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = two_cells(tmp_path)
+    prove = tenant_mover.TenantMover._prove
+
+    async def lossy(self: tenant_mover.TenantMover) -> Any:
+        proved = await prove(self)
+        await self._source.db.raw(lambda run: run("DELETE FROM tenant_move"))
+        return proved
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tenant_mover.TenantMover, "_prove", lossy)
+        done = source.terminal.run(*arguments(source, target))
+    assert (done.code, "no longer has the mark of this move" in done.err) == (2, True), done.err
+    assert step_of(target.address, ACME) == "arriving"
+
+    source.terminal.well(*arguments(source, target))
+    assert (step_of(source.address, ACME), step_of(target.address, ACME)) == ("moved", "arrived")
+
+
+def test_a_source_that_has_lost_all_marks_is_reported_and_nothing_is_removed(
+    tmp_path: Path,
+) -> None:
+    source, target = two_cells(tmp_path)
+    source.terminal.well(*arguments(source, target))
+    query(source.address, "DELETE FROM tenant_move")  # as after a restore of an old backup
+    add_rows(source.address, ACME)
+
+    done = source.terminal.run(*arguments(source, target))
+
+    assert (done.code, "Both serve the tenant now" in done.err) == (2, True), done.err
+    for cell in (source, target):
+        assert len(query(cell.address, "SELECT * FROM ledger")) == 1
+
+
+def test_nothing_is_removed_from_a_source_that_loses_its_mark_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = two_cells(tmp_path)
+    copy_audit = tenant_mover.TenantMover._copy_audit
+
+    async def lossy(self: tenant_mover.TenantMover) -> int:
+        copied = await copy_audit(self)
+        await self._source.db.raw(lambda run: run("DELETE FROM tenant_move"))
+        return copied
+
+    monkeypatch.setattr(tenant_mover.TenantMover, "_copy_audit", lossy)
+    done = source.terminal.run(*arguments(source, target))
+    assert (done.code, "Both serve the tenant now" in done.err) == (2, True), done.err
+    assert len(query(source.address, "SELECT * FROM ledger")) == 1
+
+
+@pytest.mark.long
+async def test_a_move_waits_until_the_standby_of_the_source_has_its_marks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with replicas(synchronous=False) as pair:
+        await (await PostgresDb.open(pair.dsn())).close()
+        address = f"postgresql://postgres@127.0.0.1:{pair.primary.port}/postgres"
+        cells = await asyncio.to_thread(_cell_and_file, tmp_path, address)
+        pair.log.cut()
+        monkeypatch.setattr(tenant_mover, "STANDBYS_WAIT_S", 0.5)
+        run = cells[0].terminal.run
+        done = await asyncio.to_thread(run, *arguments(*cells))
+        assert (done.code, "These standbys" in done.err) == (2, True), done.err
+        assert "--cancel" in done.err
+        assert step_of(cells[1].address, ACME) == "arriving"
+
+        pair.log.mend()
+        monkeypatch.setattr(tenant_mover, "STANDBYS_WAIT_S", 30.0)
+        await asyncio.to_thread(cells[0].terminal.well, *arguments(*cells))
+
+        await asyncio.to_thread(pair.primary.kill)
+        await pair.promote()
+        found = await pair.standby.execute("SELECT step FROM tenant_move")
+        assert [row[0] for row in found] in (["left"], ["moved"])
+
+
+def _cell_and_file(folder: Path, address: str) -> tuple[Cell, Cell]:
+    source = make_cell(folder / "one", lambda: address, nodes=NODES[0])
+    add_rows(source.address, ACME)
+    return source, make_cell(folder / "two", None, nodes=NODES[1])
 
 
 def test_a_second_move_at_the_same_time_is_refused(databases: Databases, tmp_path: Path) -> None:

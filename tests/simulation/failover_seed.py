@@ -1,10 +1,11 @@
 """Failovers from a seed: a fleet whose database goes on as its standby has it, complete or not.
 
 The model is what publishers were told and what the database has at the end. An acknowledged event
-is there, or a process has said that events of that time may be missing. What is there was delivered
-and is settled. Nothing is said where nothing was lost. No epoch of a bucket is given twice, all
-processes know the same subscriptions as the database, changes of subscriptions work again within
-seconds, and where publishes are held none is acknowledged before a person confirms.
+is there, or a process has said that events of that time may be missing; so is a new subscription.
+What is there was delivered and is settled. Nothing is said where nothing was lost. No epoch of a
+bucket is given twice, all processes know the same subscriptions as the database, changes of
+subscriptions work again within seconds, and where publishes are held none is acknowledged before a
+person confirms.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class Seed:
         self.world, self.rng = world, rng
         self.lossy = seed % 3 != 0  # Every third seed has only failovers that lose nothing.
         self.acked: dict[str, int] = {}  # by event id: when
+        self.created: dict[int, int] = {}  # by id of a subscription: when
         self.wrong: list[str] = []
         self.given: set[tuple[int, int]] = set()  # bucket, epoch
         self.fired: Counter[str] = Counter()
@@ -141,7 +143,8 @@ class Seed:
             try:
                 if self.rng.random() < 0.6:
                     draft = self.world.draft(f"https://{number}.example/more", f"t.{number}")
-                    await machine.engine.subscribe(draft)
+                    new = await machine.engine.subscribe(draft)
+                    self.created[new.id] = self.world.clock.now()
                 else:
                     known = list(machine.engine._core.catalog._by_id.values())
                     spare = [it for it in known if it.url.endswith("/more")]
@@ -166,6 +169,7 @@ class Seed:
 
     async def _judge(self) -> None:
         await self._judge_events()
+        await self._judge_changes()
         await self._judge_memory()
         if not self.lossy and self.losses:
             self.wrong.append(f"nothing was lost, and it is said: {self.losses}")
@@ -195,6 +199,15 @@ class Seed:
             self.wrong.append("a delivery was sent more often than there were failovers")
         if not self.lossy and any(count > 1 for count in hits.values()):
             self.wrong.append("nothing was lost, and a delivery was sent twice")
+
+    async def _judge_changes(self) -> None:
+        there = {row[0] for row in await self._rows("SELECT id FROM subscription")}
+        told = [it for it in self.losses.values() if it.kind == "catalog"]
+        for created, at in self.created.items():
+            if created not in there:
+                self.fired["change lost"] += 1
+                if not any(at <= it.upto_at for it in told):
+                    self.wrong.append(f"the subscription {created} is missing and nobody said so")
 
     async def _judge_memory(self) -> None:
         version = await Admin(self.world.db).catalog_version()

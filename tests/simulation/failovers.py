@@ -14,7 +14,15 @@ from simulation.run import quiet
 SEEDS = 200
 SEARCHED = 12  # where the recorded seed no longer finds a bug
 KINDS = frozenset(
-    {"failover", "failover that lost commits", "event lost", "refused", "held", "change"}
+    {
+        "failover",
+        "failover that lost commits",
+        "event lost",
+        "refused",
+        "held",
+        "change",
+        "change lost",
+    }
 )
 CATALOG = "homing.engine.catalog"
 LOSSES, LEASES, MARKS = "homing.engine.commit_losses", "homing.store.leases", "homing.store.marks"
@@ -22,12 +30,21 @@ LOSSES, LEASES, MARKS = "homing.engine.commit_losses", "homing.store.leases", "h
 # Each with a seed that found it.
 BUGS: dict[str, tuple[Change, int]] = {
     "a catalog that went back is not read again": (
-        replace(
-            CATALOG,
-            "Catalog._refresh",
-            "not self.version <= version < self.version + GAP_MAX",
-            "False",
+        replace(CATALOG, "Catalog._refresh", "not self._follows(version)", "False"),
+        1,
+    ),
+    "a change after a failover gets the version of one that is lost": (
+        replace_sql(
+            "catalog_raise", "CASE server WHEN 0 THEN 1 ELSE", "CASE WHEN true THEN 1 ELSE"
         ),
+        8,
+    ),
+    "two failovers in a row give the same version": (
+        replace_sql("catalog_raise", "1 + server % 65536", "1 + server * 0"),
+        8,
+    ),
+    "a lost change of a subscription is not said": (
+        remove(CATALOG, "Catalog._reload", "self.on_lost(before, version)"),
         1,
     ),
     "epochs of lost leases are given again": (

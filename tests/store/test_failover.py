@@ -17,7 +17,10 @@ import structlog
 
 import pooler
 from homing.errors import DatabaseBehind, StoreUnavailable
+from homing.ports import CATALOG_GAP
 from homing.store import connect as connecting
+from homing.store.admin import Admin
+from homing.store.catalog_versions import raise_catalog
 from homing.store.connect import Connector, host_states, single_hosts
 from homing.store.flow import Flow
 from homing.store.inspect import inspect_postgres
@@ -458,6 +461,29 @@ async def test_a_standby_that_lags_is_found_to_have_lost_commits() -> None:
             assert await count(db, "event") == 4
         finally:
             await writer.close()
+            await db.close()
+
+
+@pytest.mark.long
+async def test_a_change_after_a_failover_does_not_get_the_version_of_one_that_is_lost() -> None:
+    async with replicas(synchronous=False) as pair:
+        db = await PostgresDb.open(pair.dsn())
+        try:
+            known = await db.run(raise_catalog)
+            assert await db.run(raise_catalog) == known + 1
+            await _received(pair)
+            pair.log.cut()
+            lost = await db.run(raise_catalog)
+            await asyncio.to_thread(pair.primary.kill)
+            await pair.promote()
+            assert await Admin(db).catalog_version() == known + 1
+
+            new = await db.run(raise_catalog)
+
+            assert new >= lost - 1 + CATALOG_GAP
+            assert (await Admin(db).catalog_notes(0)).base == known + 1
+            assert await db.run(raise_catalog) == new + 1
+        finally:
             await db.close()
 
 

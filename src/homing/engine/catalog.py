@@ -1,7 +1,9 @@
 """All subscriptions in memory: publishing matches events against them, attempts use their settings.
 
 The store raises a version with every change. A publish names the version that it was matched with,
-and its transaction refuses an older one: a subscription that was just created is never missed.
+and its transaction refuses any other: a subscription that was just created is never missed. No
+version is given in two histories of a database (``store/catalog_versions``): after a failover that
+lost changes, the version of a lost one is refused, too, and everything is read again.
 """
 
 from __future__ import annotations
@@ -24,11 +26,9 @@ from homing.policy.wants import (
     picked_whole,
     wants_of,
 )
-from homing.ports import AdminStore, CatalogNotes
+from homing.ports import CATALOG_GAP, AdminStore, CatalogNotes
 from homing.ports.erasures import TenantChanges
 from homing.ports.tenant_moves import TenantMove
-
-GAP_MAX = 1 << 20  # A larger step of the version means that changes were lost: read everything.
 
 
 class Catalog:
@@ -62,6 +62,8 @@ class Catalog:
         # Tenants that move to or from another installation, or were moved: not served here.
         self.moves: dict[str, TenantMove] = {}
         self.on_move: Callable[[str], None] = lambda _tenant: None  # it begins, goes on or ends
+        # Called with the version that was known here and the one that the store has instead.
+        self.on_lost: Callable[[int, int], None] = lambda _known, _found: None
         self._reading = asyncio.Lock()
 
     def twin(self, subscription_id: int) -> Subscription | None:
@@ -151,7 +153,7 @@ class Catalog:
     async def _refresh(self) -> None:
         # The version is read first: a change in between is then read twice instead of missed.
         version = await self._admin.catalog_version()
-        if not self.version <= version < self.version + GAP_MAX:
+        if not self._follows(version):
             await self._reload(version)
             return
         erased = None
@@ -159,6 +161,9 @@ class Catalog:
             erased = await self._admin.tenant_changes(self.version)
             self.knows_erased_ids = erased.ids
         changed = await self._admin.subscriptions_since(self.version)
+        if not all(self._follows(it.version) for it in changed):  # A failover in between.
+            await self._refresh()
+            return
         moved = [] if erased is None else self._note_moves(erased.moves)
         for subscription in changed:
             self._put(subscription)
@@ -176,8 +181,12 @@ class Catalog:
         for tenant in moved:
             self.on_move(tenant)
 
+    def _follows(self, version: int) -> bool:
+        """Whether only changes lie between the version that is known and this one."""
+        return self.version <= version < self.version + CATALOG_GAP
+
     async def _reload(self, version: int) -> None:
-        """Read everything again: the store has lost changes that are known here.
+        """Read everything again: the store may have lost changes that are known here.
 
         Nothing is forgotten before all of it is read: an unknown subscription counts as deleted.
         The version is the store's own, which a publish compares, not the highest of a subscription.
@@ -201,9 +210,11 @@ class Catalog:
             self._signers[one.tenant] = TenantSigner(one.keys)
         self.event_types.clear()
         self._note(notes)
-        self.version = version
+        before, self.version = self.version, version
         for tenant in moved:
             self.on_move(tenant)
+        if before > (version if notes.base is None else notes.base):
+            self.on_lost(before, version)
 
     def _note(self, notes: CatalogNotes) -> None:
         self.has_notice_targets = notes.has_notice_targets

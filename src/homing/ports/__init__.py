@@ -7,6 +7,7 @@ and nothing of the call is stored.
 """
 
 from homing.ports.admin import (
+    CATALOG_GAP,
     AdminStore,
     CatalogNotes,
     CleanupJob,
@@ -60,6 +61,7 @@ from homing.ports.views import (
 )
 
 __all__ = [
+    "CATALOG_GAP",
     "AdminStore",
     "CatalogNotes",
     "CauseRow",

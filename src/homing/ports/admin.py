@@ -87,11 +87,16 @@ class PastEvent(Struct, frozen=True):
     key: str = ""
 
 
+CATALOG_GAP = 1 << 20  # A larger step of the catalog's version: changes may have been lost.
+
+
 class CatalogNotes(Struct, frozen=True):
     """Whether people get notices; tenants with changed event types, the version, and how many."""
 
     has_notice_targets: bool = False
     event_types: tuple[tuple[str, int, int], ...] = ()  # that changed after a version
+    # The version at which the last large step of the version began; None: there was none.
+    base: int | None = None
 
 
 class AdminStore(Protocol):

@@ -53,6 +53,7 @@ from homing.store import (
     rows,
 )
 from homing.store import notices as notice_records
+from homing.store.catalog_versions import raise_catalog
 from homing.store.tx import Db, Tx, transaction
 from homing.store.writes import LedgerChange, add_to_ledger, write_events
 
@@ -84,9 +85,12 @@ class Admin:
 
     @transaction(read_only=True)
     async def catalog_notes(self, tx: Tx, version: int) -> CatalogNotes:
+        found = await tx.one("catalog_base")
+        assert found is not None
         targets = await tx.one("notice_targets_exist")
         changed = await tx.all("event_types_changed", version=version)
-        return CatalogNotes(targets is not None, tuple((it[0], it[1], it[2]) for it in changed))
+        types = tuple((it[0], it[1], it[2]) for it in changed)
+        return CatalogNotes(targets is not None, types, found[0])
 
     @transaction(read_only=True)
     async def subscriptions_since(self, tx: Tx, version: int) -> list[Subscription]:
@@ -103,7 +107,7 @@ class Admin:
         backfill: ReplayJob | None = None,
         audit: AuditDraft | None = None,
     ) -> Subscription:
-        version = await _raise_catalog(tx)
+        version = await raise_catalog(tx)
         await erasures.refuse_while_erased(tx, subscription.tenant)
         endpoint_id = await _endpoint_at(tx, endpoint)
         stored = replace(subscription, endpoint_id=endpoint_id, version=version)
@@ -126,7 +130,7 @@ class Admin:
         cleanup_job_id: int,
         audit: AuditDraft | None = None,
     ) -> Subscription:
-        version = await _raise_catalog(tx)
+        version = await raise_catalog(tx)
         before = await _of_version(tx, subscription)
         endpoint_id = await _endpoint_at(tx, endpoint)
         new = replace(subscription, endpoint_id=endpoint_id, version=version)
@@ -144,7 +148,7 @@ class Admin:
         cleanup_job_ids: tuple[int, int],
         audit: AuditDraft | None = None,
     ) -> Subscription:
-        version = await _raise_catalog(tx)
+        version = await raise_catalog(tx)
         before = await _of_version(tx, subscription)
         endpoint_id = await _endpoint_at(tx, endpoint)
         new, other = (
@@ -169,7 +173,7 @@ class Admin:
         cleanup_job_ids: tuple[int, int],
         audit: AuditDraft | None = None,
     ) -> Subscription:
-        version = await _raise_catalog(tx)
+        version = await raise_catalog(tx)
         before = await _of_version(tx, subscription)
         await _log(tx, audit, before, None)
         if twin is not None:
@@ -189,7 +193,7 @@ class Admin:
         cleanup_job_id: int,
         audit: AuditDraft | None = None,
     ) -> Subscription:
-        version = await _raise_catalog(tx)
+        version = await raise_catalog(tx)
         before = await _living(tx, subscription_id)
         await _log(tx, audit, before, None)
         return await _delete(tx, before, now=now, version=version, cleanup_job_id=cleanup_job_id)
@@ -208,7 +212,7 @@ class Admin:
         audit: AuditDraft | None = None,
     ) -> Subscription:
         await leases.hold(tx, [(bucket, epoch)] if epoch else ())
-        version = await _raise_catalog(tx)
+        version = await raise_catalog(tx)
         before = await _of_version(tx, subscription)
         last = await tx.one("last_id")
         assert last is not None
@@ -237,7 +241,7 @@ class Admin:
     async def set_signing_keys(
         self, tx: Tx, keys: SigningKeys, *, audit: AuditDraft | None = None
     ) -> SigningKeys:
-        version = await _raise_catalog(tx)
+        version = await raise_catalog(tx)
         await erasures.refuse_while_erased(tx, keys.tenant)
         row = await tx.one("signing_keys_of", tenant=keys.tenant)
         before = None if row is None else rows.signing_keys(row)
@@ -257,19 +261,19 @@ class Admin:
     async def create_event_type(
         self, tx: Tx, new: EventType, *, audit: AuditDraft | None = None
     ) -> EventType:
-        return await event_types.create(tx, new, version=await _raise_catalog(tx), audit=audit)
+        return await event_types.create(tx, new, version=await raise_catalog(tx), audit=audit)
 
     @transaction()
     async def change_event_type(
         self, tx: Tx, new: EventType, *, audit: AuditDraft | None = None
     ) -> EventType:
-        return await event_types.change(tx, new, version=await _raise_catalog(tx), audit=audit)
+        return await event_types.change(tx, new, version=await raise_catalog(tx), audit=audit)
 
     @transaction()
     async def delete_event_type(
         self, tx: Tx, tenant: str, name: str, *, audit: AuditDraft | None = None
     ) -> int:
-        version = await _raise_catalog(tx)
+        version = await raise_catalog(tx)
         await event_types.delete(tx, tenant, name, version=version, audit=audit)
         return version
 
@@ -582,7 +586,7 @@ class Admin:
         new, known = await erasures.same_as(tx, new, key=key, earlier=earlier)
         if known:
             return new
-        version = await _raise_catalog(tx)  # From now on publishes look for erased ids.
+        version = await raise_catalog(tx)  # From now on publishes look for erased ids.
         if new.kind is not ErasureKind.EVENT:
             # What was accepted when the clock was ahead has ids of a later time.
             last = await tx.one("last_id")
@@ -642,7 +646,7 @@ class Admin:
 
     @transaction()
     async def hide_erased(self, tx: Tx, erasure_id: int, *, more: bool) -> int:
-        version = await _raise_catalog(tx)
+        version = await raise_catalog(tx)
         await erasures.hide(tx, erasure_id, version=version, more=more)
         return version
 
@@ -730,13 +734,6 @@ def _as_seen(endpoint: Endpoint) -> dict[str, Any]:
         "seen_probed": endpoint.probe_after_id,
         "seen_hold": endpoint.hold_until,
     }
-
-
-async def _raise_catalog(tx: Tx) -> int:
-    await tx.one("catalog_lock")
-    row = await tx.one("catalog_raise")
-    assert row is not None
-    return int(row[0])
 
 
 async def _endpoint_at(tx: Tx, endpoint: Endpoint | None) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from homing.errors import LostLeases, Unavailable
 from homing.model import NODE_BITS
 from homing.ports import FleetState, Lease, Member
+from homing.store.catalog_versions import raise_catalog_above
 from homing.store.tx import Db, Row, Tx, transaction
 
 NODES = 1 << NODE_BITS
@@ -21,7 +22,6 @@ NODE_REST_MS = (
     60_000  # after a process's lease has ended, until another process may use its node number
 )
 
-CATALOG_GAP = 1 << 20  # Versions of lost changes may have been given again below it.
 
 Fence = tuple[int, int]  # bucket, epoch
 
@@ -136,8 +136,7 @@ class Leases:
     async def heal(
         self, tx: Tx, member_id: int, *, epochs: Mapping[int, int], catalog: int
     ) -> None:
-        await tx.one("catalog_lock")
-        await tx.all("catalog_heal", version=catalog, gap=CATALOG_GAP)
+        await raise_catalog_above(tx, catalog)
         await tx.many("leases_heal", [(it[1], it[0], member_id) for it in sorted(epochs.items())])
         await raise_topic(tx, "leases")
 

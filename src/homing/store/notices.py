@@ -41,6 +41,7 @@ from homing.policy.text import storable
 from homing.ports import TakenMessage
 from homing.store import audit as audit_log
 from homing.store import leases, tenant_moves
+from homing.store.catalog_versions import raise_catalog
 from homing.store.tx import Db, Row, Tx, transaction
 
 TOP_ID = (1 << 63) - 1  # above every id
@@ -155,13 +156,6 @@ def read_target(row: Row) -> NoticeTarget:
     )
 
 
-async def _raise_catalog(tx: Tx) -> int:
-    await tx.one("catalog_lock")
-    row = await tx.one("catalog_raise")
-    assert row is not None
-    return int(row[0])
-
-
 async def _begin_reminders(tx: Tx, now: int) -> None:
     """Before the first target is made: leave out changes that are due for a reminder already."""
     if await tx.one("notice_targets_exist") is None:
@@ -247,7 +241,7 @@ class Notices:
         now: int,
         audit: AuditDraft | None = None,
     ) -> int:
-        version = await _raise_catalog(tx)  # First, because it locks: one target at a time.
+        version = await raise_catalog(tx)  # First, because it locks: one target at a time.
         await _check_limits(tx, target, address, now=now)
         await _begin_reminders(tx, now)
         await tx.insert("notice_target", [_target_row(target, address=address, secret=secret)])
@@ -325,7 +319,7 @@ class Notices:
     async def delete_target(
         self, tx: Tx, target_id: int, *, now: int, audit: AuditDraft | None = None
     ) -> int | None:
-        version = await _raise_catalog(tx)
+        version = await raise_catalog(tx)
         before = await _held(tx, target_id)
         if await tx.one("notice_target_delete", id=target_id, now=now) is None:
             return None

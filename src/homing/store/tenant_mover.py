@@ -15,6 +15,11 @@ that may be repeated, so a move that was killed continues when it is started aga
 10. Finish: in the source the tenant is *moved*.
 
 Between 6 and 8 neither installation serves the tenant, so nothing is sent twice.
+
+A failover of either database may lose the last commits. So the target is opened only when every
+standby of the source has the mark of the switch, and rows of the source are removed only when every
+standby of the target has all of them. A mark follows only the one before it: a source that has lost
+the mark of step 2 is not switched.
 """
 
 from __future__ import annotations
@@ -38,6 +43,7 @@ from homing.policy.encryption import KeyRing
 from homing.ports.tenant_moves import MoveStep
 from homing.store import rows
 from homing.store.audit import Audit, entry_of, entry_row
+from homing.store.catalog_versions import raise_catalog, raise_catalog_raw
 from homing.store.connect import connect
 from homing.store.encryption import FieldCipher, log_key
 from homing.store.migrate import Execute
@@ -52,6 +58,7 @@ from homing.store.tx import Row, Tx
 
 READY_WAIT_S = 120.0  # for the attempts in flight: the longest deadline and the settle after it
 READY_EVERY_S = 0.1
+STANDBYS_WAIT_S = 60.0  # for what was committed to reach the standbys
 ACTION = "tenants.move"  # in the audit logs of both installations
 WHO = Who("homing move")
 _NOTHING = "Nothing was switched."
@@ -161,7 +168,9 @@ class TenantMover:
         async with self._alone():
             await self._prepare()
             leaving, arriving = await self._mark(self._source), await self._mark(self._target)
-            if leaving is not None and leaving.step in {MoveStep.LEFT, MoveStep.MOVED}:
+            if leaving is not None and (
+                leaving.step in {MoveStep.LEFT, MoveStep.MOVED} or _has_arrived(leaving, arriving)
+            ):
                 raise BadSetting(
                     f"The tenant {self._tenant} belongs to {leaving.place} already: the move can"
                     " only be finished. Repeat the command without --cancel."
@@ -197,8 +206,12 @@ class TenantMover:
                 f" {self._target.place} is another database."
             )
         moved = MovedTenant(self._tenant, here.id)
-        if here.step == MoveStep.LEAVING:
+        if _has_arrived(here, there):
+            # A failover of the source has lost the mark of the switch, which was made.
+            await self._set(self._source, here.id, MoveStep.LEFT)
+        elif here.step == MoveStep.LEAVING:
             await self._wait(here.id)
+            await self._wait_for_standbys(self._source, " You can also cancel it with --cancel.")
             await self._copy()
             counts, checksums = await self._prove()
             moved = replace(moved, rows=counts, checksums=checksums)
@@ -207,9 +220,14 @@ class TenantMover:
         audited = await self._copy_audit()
         there = await self._mark(self._target)
         if there is not None and there.step == MoveStep.ARRIVING:
+            await self._wait_for_standbys(self._source)
             await self._set(self._target, here.id, MoveStep.ARRIVED, audited=True)
             self._progress(OPEN, 1, 1)
         if here.step != MoveStep.MOVED:
+            await self._wait_for_standbys(self._target)
+            left = await self._mark(self._source)
+            if left is None or (left.id, left.step) != (here.id, MoveStep.LEFT):
+                raise BadSetting(self._both_serve())
             await self._remove(self._from, keep={"api_key"})
             await self._set(self._source, here.id, MoveStep.MOVED)
         return replace(moved, audit_entries=audited)
@@ -289,6 +307,11 @@ class TenantMover:
 
     async def _begin(self, here: _Mark | None, there: _Mark | None) -> _Mark:
         """Mark the target, then the source."""
+        if there is not None and (there.step, there.place) == (
+            MoveStep.ARRIVED,
+            self._source.place,
+        ):
+            raise BadSetting(self._both_serve())
         await self._check_source(here)
         if there is not None and there.step == MoveStep.ARRIVING:
             if there.place != self._source.place:
@@ -308,6 +331,14 @@ class TenantMover:
         mark = await self._mark(self._source)
         assert mark is not None
         return mark
+
+    def _both_serve(self) -> str:
+        return (
+            f"The tenant {self._tenant} was moved to {self._target.place}, and"
+            f" {self._source.place} no longer has the mark of that: {_LOST} Both serve the tenant"
+            " now. Publish what the source has accepted since to the target, then erase the tenant"
+            " in the source."
+        )
 
     async def _check_source(self, here: _Mark | None) -> None:
         """Refuse a tenant that is not there, or not complete."""
@@ -375,9 +406,7 @@ class TenantMover:
         entry = self._entry(side, move_id, other, step) if audited else None
 
         async def write(tx: Tx) -> None:
-            await tx.one("catalog_lock")
-            row = await tx.one("catalog_raise")
-            assert row is not None
+            version = await raise_catalog(tx)
             await tx.all("tenant_move_lock", tenant=self._tenant)
             if step is MoveStep.ARRIVING:
                 if was_there:
@@ -387,9 +416,17 @@ class TenantMover:
                 "tenant_erasures_running", tenant=self._tenant
             ):
                 raise BadSetting(f"Data of the tenant {self._tenant} is being erased.")
+            if step is MoveStep.LEFT:
+                known = await tx.one("tenant_move_of", tenant=self._tenant)
+                if known is None or known[:2] not in {(move_id, it) for it in _SWITCHABLE}:
+                    raise BadSetting(
+                        f"{side.place} no longer has the mark of this move: {_LOST} It may have"
+                        f" changed the tenant since. {_NOTHING} Repeat the move, or cancel it with"
+                        " --cancel."
+                    )
             if step is MoveStep.ARRIVED:
                 await tx.all("keys_raise")  # Its keys are valid here from now on.
-                raised = {"tenant": self._tenant, "version": row[0]}
+                raised = {"tenant": self._tenant, "version": version}
                 await tx.all("tenant_subscriptions_raise", **raised)
                 await tx.all("tenant_signing_keys_raise", **raised)
                 await tx.all("tenant_progress_remove", tenant=self._tenant)
@@ -402,7 +439,7 @@ class TenantMover:
                 step=step,
                 place=other.place,
                 url=url,
-                version=row[0],
+                version=version,
                 at=self._world.wall(),
             )
             if entry is not None:
@@ -414,8 +451,7 @@ class TenantMover:
         """Remove the mark of a move that was given up: the tenant is served as before."""
 
         async def write(tx: Tx) -> None:
-            await tx.one("catalog_lock")
-            await tx.one("catalog_raise")
+            await raise_catalog(tx)
             await tx.all("tenant_move_lock", tenant=self._tenant)
             await tx.all("tenant_move_remove", tenant=self._tenant, id=move_id)
             await tx.all("tenant_move_ready_remove", move_id=move_id)
@@ -456,6 +492,20 @@ class TenantMover:
                 await asyncio.sleep(READY_EVERY_S)
         self._progress(WAIT, 1, 1)
 
+    async def _wait_for_standbys(self, side: Side, advice: str = "") -> None:
+        """Wait until every standby that follows this database has what was committed there."""
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + STANDBYS_WAIT_S
+        position = await side.db.run(_log_position)
+        while names := await side.db.run(_standbys_before(position), read_only=True):
+            if loop.time() >= ends_at:
+                raise BadSetting(
+                    f"These standbys of {side.place} have not received the last commits in"
+                    f" {STANDBYS_WAIT_S:.0f} seconds: {', '.join(names)}. A failover to one of them"
+                    f" would undo this step of the move. Repeat the move when they have.{advice}"
+                )
+            await asyncio.sleep(READY_EVERY_S)
+
     # --- copying ---------------------------------------------------------------------------------
 
     async def _copy(self) -> None:
@@ -492,7 +542,7 @@ class TenantMover:
         async def write(run: Execute) -> None:
             version = None
             if _HAS_VERSION & carried.keys():
-                version = await _raise(run, to)
+                version = await raise_catalog_raw(run, to.db.dialect)
             for table, found in reversed(carried.items()):
                 columns = self._from.tables[table].columns
                 if version is not None and table in _HAS_VERSION:
@@ -643,8 +693,7 @@ class TenantMover:
         await self._remove(TenantRows(self._target.db, self._tenant, self._to.tables))
 
         async def write(tx: Tx) -> None:
-            await tx.one("catalog_lock")
-            await tx.one("catalog_raise")
+            await raise_catalog(tx)
             await tx.all("tenant_progress_remove", tenant=self._tenant)
 
         await self._target.db.run(write)
@@ -726,6 +775,8 @@ class TenantMover:
                     break
 
 
+_SWITCHABLE = (MoveStep.LEAVING, MoveStep.LEFT)  # or the reply to the switch was lost
+_LOST = "its database has lost commits, in a failover or by a restore."
 _IS = {
     MoveStep.LEAVING: "is being moved",
     MoveStep.LEFT: "is being moved",
@@ -760,19 +811,33 @@ def _with_version(columns: Sequence[str], found: Sequence[Row], version: int) ->
     return [(*row[:place], version, *row[place + 1 :]) for row in found]
 
 
-async def _raise(run: Execute, side: TenantRows) -> int:
-    """Raise the version of the catalog."""
-    if side.db.dialect == "postgres":
-        await run("SELECT pg_advisory_xact_lock(7239140553)")
-    row = await run("UPDATE catalog SET version = version + 1 WHERE id = 1 RETURNING version")
-    return int(row[0][0])
-
-
 def _not_ready(move_id: str) -> Callable[[Tx], Awaitable[list[str]]]:
     async def read(tx: Tx) -> list[str]:
         return [str(row[0]) for row in await tx.all("tenant_move_not_ready", move_id=move_id)]
 
     return read
+
+
+async def _log_position(tx: Tx) -> str:
+    row = await tx.one("log_position")
+    assert row is not None
+    return str(row[0])
+
+
+def _standbys_before(position: str) -> Callable[[Tx], Awaitable[list[str]]]:
+    async def read(tx: Tx) -> list[str]:
+        return [str(row[0]) for row in await tx.all("standbys_before", position=position)]
+
+    return read
+
+
+def _has_arrived(here: _Mark, there: _Mark | None) -> bool:
+    """Whether the target serves the tenant although the source says that it is leaving."""
+    return (
+        here.step == MoveStep.LEAVING
+        and there is not None
+        and (there.id, there.step) == (here.id, MoveStep.ARRIVED)
+    )
 
 
 def _erasing(tenant: str) -> Callable[[Tx], Awaitable[bool]]:

@@ -119,6 +119,8 @@ class Fleet:
         settler.on_lost = self.lose
         self._losses = losses
         settler.on_behind = self.behind
+        self._version_seen = 0  # the highest version of the catalog that was lost
+        core.catalog.on_lost = self._catalog_lost
         self.topics["commit_losses"] = lambda: self._spawn(losses.read_again())
 
     async def start(self) -> None:
@@ -249,14 +251,17 @@ class Fleet:
         for bucket, epoch in epochs.items():
             self._to_heal[bucket] = max(self._to_heal.get(bucket, 0), epoch)
 
-    async def _find_losses(self, known: int, version: int) -> None:
-        """Compare what this process has seen of its batches and of the catalog with the store."""
+    async def _find_losses(self) -> None:
+        """Compare what this process has seen of its batches with the store."""
         try:
             await self._flow.check_marks()
         except DatabaseBehind as error:
             self.behind(error)
-        if version < known and not self._healing:
-            self.behind(DatabaseBehind("catalog", seen=known, found=version))
+
+    def _catalog_lost(self, known: int, found: int) -> None:
+        """The catalog was read again, and changes that were known here are lost."""
+        self._version_seen = max(self._version_seen, known)
+        self.behind(DatabaseBehind("catalog", seen=known, found=found))
 
     async def _heal(self) -> None:
         try:
@@ -264,7 +269,7 @@ class Fleet:
                 epochs, self._to_heal = self._to_heal, {}
                 try:
                     async with self._changing:
-                        version = self._catalog.version
+                        version = max(self._catalog.version, self._version_seen)
                         await self._store.heal(self._me, epochs=epochs, catalog=version)
                     await self._barrier.catch_up()
                     await self._losses.write()
@@ -429,9 +434,8 @@ class Fleet:
                 log.debug("the versions could not be polled; trying again", error=str(error))
 
     async def _poll_once(self) -> None:
-        known = self._catalog.version
         versions = await self._store.versions()
-        await self._find_losses(known, versions.get("catalog", 0))
+        await self._find_losses()
         before, self._versions = self._versions or {}, versions
         for topic, version in versions.items():
             if topic == "catalog":

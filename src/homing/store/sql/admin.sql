@@ -16,9 +16,25 @@ RETURNING id, noticed_at, process, kind, from_at, upto_at, confirmed_at;
 -- name: catalog_version
 SELECT version FROM catalog WHERE id = 1;
 
--- name: catalog_raise
--- The lock of this row puts changes of subscriptions in one order.
-UPDATE catalog SET version = version + 1 WHERE id = 1 RETURNING version;
+-- name: catalog_raise [sqlite]
+-- The lock of this row puts changes of subscriptions in one order. The first change of another
+-- server makes a step that is larger than all that may be lost, and hardly ever that of a third one.
+UPDATE catalog SET
+    version = version + CASE server WHEN 0 THEN 1 ELSE :gap * (1 + server % 65536) END,
+    base = CASE server WHEN 0 THEN base ELSE version END,
+    server = 0
+WHERE id = 1 RETURNING version;
+
+-- name: catalog_raise [postgres]
+UPDATE catalog SET
+    version = version + CASE server WHEN server_started() THEN 1
+        ELSE :gap::bigint * (1 + server_started() % 65536) END,
+    base = CASE server WHEN server_started() THEN base ELSE version END,
+    server = server_started()
+WHERE id = 1 RETURNING version;
+
+-- name: catalog_base
+SELECT base FROM catalog WHERE id = 1;
 
 -- name: catalog_hold [sqlite]
 -- Subscriptions do not change until the commit.

@@ -4,8 +4,14 @@
 -- name: key_version
 SELECT version, sessions FROM key_version WHERE id = 1;
 
--- name: keys_raise
+-- name: keys_raise [sqlite]
 UPDATE key_version SET version = version + 1 WHERE id = 1;
+
+-- name: keys_raise [postgres]
+-- At least the time, in microseconds: a version that a failover has lost is not given again.
+UPDATE key_version
+SET version = greatest(version + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+WHERE id = 1;
 
 -- name: keys_live
 SELECT {api_key} FROM api_key WHERE revoked_at IS NULL ORDER BY id;

@@ -109,10 +109,18 @@ WHERE lease.bucket = it.bucket AND (lease.owner = it.owner OR lease.epoch < it.e
 
 -- name: catalog_heal [sqlite]
 -- Above every version that was seen, by so much that every process reads the whole catalog.
-UPDATE catalog SET version = max(version, :version) + :gap WHERE id = 1;
+UPDATE catalog SET
+    version = max(version, :seen) + :gap * (1 + server % 65536),
+    base = version,
+    server = 0
+WHERE id = 1;
 
 -- name: catalog_heal [postgres]
-UPDATE catalog SET version = greatest(version, :version) + :gap WHERE id = 1;
+UPDATE catalog SET
+    version = greatest(version, :seen) + :gap::bigint * (1 + server_started() % 65536),
+    base = version,
+    server = server_started()
+WHERE id = 1;
 
 -- name: lease_fence [sqlite]
 -- Locks the leases of a write, so that no process takes these buckets before the commit.

@@ -8,8 +8,14 @@ SELECT 1 FROM key_session WHERE id = :id;
 INSERT INTO key_session (id, holder, since) VALUES (:id, :holder, :since)
 ON CONFLICT (id) DO NOTHING RETURNING 1;
 
--- name: sessions_raise
+-- name: sessions_raise [sqlite]
 UPDATE key_version SET sessions = sessions + 1 WHERE id = 1;
+
+-- name: sessions_raise [postgres]
+-- As the version of keys: one that a failover has lost is not given again.
+UPDATE key_version
+SET sessions = greatest(sessions + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+WHERE id = 1;
 
 -- name: session_end
 DELETE FROM key_session WHERE id = :id;

@@ -50,6 +50,27 @@ WHERE p.expires_at > (extract(epoch FROM clock_timestamp()) * 1000)::bigint
 AND NOT EXISTS (SELECT 1 FROM tenant_move_ready r WHERE r.move_id = :move_id AND r.process = p.id)
 ORDER BY id;
 
+-- name: log_position [sqlite]
+SELECT '';
+
+-- name: log_position [postgres]
+-- Where the write-ahead log is after the last commit.
+SELECT pg_current_wal_lsn()::text;
+
+-- name: standbys_before [sqlite]
+SELECT :position LIMIT 0;
+
+-- name: standbys_before [postgres]
+-- The standbys that have not received the log up to here. A user who may not see how far they are
+-- gets no rows. Readers of a logical slot are no standbys.
+SELECT coalesce(nullif(r.application_name, ''), r.client_addr::text, 'unnamed')
+FROM pg_stat_replication r
+WHERE r.write_lsn < :position::text::pg_lsn
+AND NOT EXISTS (
+    SELECT 1 FROM pg_replication_slots s WHERE s.active_pid = r.pid AND s.slot_type = 'logical'
+)
+ORDER BY 1;
+
 -- name: tenant_progress
 SELECT note FROM tenant_move_progress WHERE tenant = :tenant AND name = :name;
 
