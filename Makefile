@@ -10,7 +10,7 @@ export PYTHON
 # Tests start hundreds of processes: each would compile all modules again, for half a second.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup run test lint unit long chromium pgbouncer libfaketime nginx tinyproxy patroni bench profile chaos security mutation simulate fleet rolling pythons pictures release deploy-check docs lock clean
+.PHONY: help setup run test lint unit long chromium pgbouncer libfaketime nginx tinyproxy patroni bench profile chaos security mutation simulate fleet rolling pythons pictures languages release deploy-check docs lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -120,6 +120,9 @@ pythons: setup  ## install and test Homing on every Python of this machine; ARGS
 pictures: setup chromium  ## take the pictures of docs/images: the demo and the dashboard, about five minutes
 	PYTHONPATH=src:tests $(BIN)/python tools/record_demo.py
 	PYTHONPATH=src:tests $(BIN)/python tools/take_screenshots.py
+
+languages: setup  ## add new texts to the files of translations, and count those without a translation
+	$(BIN)/python tools/collect_texts.py $(ARGS)
 
 release: setup  ## build both wheels and sdists, an SBOM and checksums of the latest commit, twice, into dist
 	$(BIN)/python tools/release.py dist

@@ -138,7 +138,7 @@ def main() -> None:
             route.fulfill(response=response, body=text)
 
         page.goto(f"{server.url}/sign-in")
-        page.get_by_label("Key", exact=True).fill(server.key)
+        page.get_by_label("API key", exact=True).fill(server.key)
         page.get_by_role("button", name="Sign in").click()
         expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
         for path in ("/", "/incidents", "/endpoints/*"):

@@ -20,6 +20,8 @@ from msgspec import Struct
 from msgspec.structs import fields as struct_fields
 from msgspec.structs import replace
 
+from homing.languages.sentences import Sentence, say, unpack
+
 NODE_BITS = 7
 COUNTER_BITS = 14
 _CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -342,8 +344,8 @@ class Field(Struct, frozen=True, kw_only=True):
     """What the API, the store, the forms, the client and the reference need to know of a field."""
 
     kind: Kind
-    label: str  # in the dashboard
-    sentence: str  # in OpenAPI, the reference, ``homing subscribe --help`` and the form
+    label: Sentence  # in the dashboard
+    sentence: Sentence  # in OpenAPI, the reference, ``homing subscribe --help`` and the form
     example: str = ""  # shown in an empty form
     api_name: str = ""  # its name in JSON, where that differs
     option: str = ""  # its name on the command line, where that differs; of pairs: of one pair
@@ -377,21 +379,23 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         str,
         Field(
             kind=Kind.TEXT,
-            label="URL",
-            sentence=(
+            label=say("URL"),
+            sentence=say(
                 "Where the events go: an http or https URL. Without one, the events are read from "
                 "the subscription and never sent."
             ),
             example="https://example.com/hook",
-            unset="none: its events are read",
+            unset=say("none: its events are read"),
         ),
     ] = ""
     types: Annotated[
         tuple[str, ...],
         Field(
             kind=Kind.WORDS,
-            label="Types",
-            sentence="Event types: exact like order.paid, a prefix like order.*, or * for all.",
+            label=say("Types"),
+            sentence=say(
+                "Event types: exact like order.paid, a prefix like order.*, or * for all."
+            ),
             example="order.paid invoice.*",
             max=100,
         ),
@@ -400,23 +404,23 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         str,
         Field(
             kind=Kind.FILTERS,
-            label="Filters",
-            sentence=(
+            label=say("Filters"),
+            sentence=say(
                 'Conditions like {"field": "data.amount", "op": "gt", "value": 100}, '
                 'Workfront\'s {"fieldName", "fieldValue", "comparison", "state"}, and groups '
                 '{"type": "group", "connector", "filters"}; without any, everything matches.'
             ),
             example='[{"field": "data.amount", "op": "gt", "value": 100}]',
             option="filter",
-            unset="none: every event of these types",
+            unset=say("none: every event of these types"),
         ),
     ] = "[]"
     filter_connector: Annotated[
         Connector,
         Field(
             kind=Kind.CHOICE,
-            label="Connector",
-            sentence="Whether all filters must hold (AND) or one (OR).",
+            label=say("Connector"),
+            sentence=say("Whether all filters must hold (AND) or one (OR)."),
             api_name="filterConnector",
         ),
     ] = Connector.AND
@@ -424,16 +428,16 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         Format,
         Field(
             kind=Kind.CHOICE,
-            label="Format",
-            sentence="How an event is written into the request body.",
+            label=say("Format"),
+            sentence=say("How an event is written into the request body."),
         ),
     ] = Format.STANDARD
     signature: Annotated[
         Signature,
         Field(
             kind=Kind.CHOICE,
-            label="Signature",
-            sentence=(
+            label=say("Signature"),
+            sentence=say(
                 "How requests are signed: hmac with the secret, ed25519 with the tenant's signing "
                 "key, or both."
             ),
@@ -443,17 +447,17 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         str | None,
         Field(
             kind=Kind.CHOICE,
-            label="Policy",
-            sentence="A retry policy by its name; default: the tenant's.",
-            unset="the tenant's",
+            label=say("Policy"),
+            sentence=say("A retry policy by its name; default: the tenant's."),
+            unset=say("the tenant's"),
         ),
     ] = None
     token: Annotated[
         str | None,
         Field(
             kind=Kind.TEXT,
-            label="Token",
-            sentence="Sent as Authorization: Bearer TOKEN.",
+            label=say("Token"),
+            sentence=say("Sent as Authorization: Bearer TOKEN."),
             secret=True,
             chars_max=4_096,
         ),
@@ -462,9 +466,9 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         str | None,
         Field(
             kind=Kind.TEXT,
-            label="Basic: user",
-            group="Basic authentication",
-            sentence="With the password, sent as Authorization: Basic.",
+            label=say("Basic: user"),
+            group=say("Basic authentication"),
+            sentence=say("With the password, sent as Authorization: Basic."),
             chars_max=256,
         ),
     ] = None
@@ -472,9 +476,9 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         str | None,
         Field(
             kind=Kind.TEXT,
-            label="Basic: password",
-            group="Basic authentication",
-            sentence="The password of the user.",
+            label=say("Basic: password"),
+            group=say("Basic authentication"),
+            sentence=say("The password of the user."),
             secret=True,
             masked_whole=True,
             chars_max=1_024,
@@ -484,9 +488,9 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         str | None,
         Field(
             kind=Kind.TEXT,
-            label="OAuth: token URL",
-            group="OAuth 2.0",
-            sentence=(
+            label=say("OAuth: token URL"),
+            group=say("OAuth 2.0"),
+            sentence=say(
                 "Where Homing fetches access tokens (OAuth 2.0 client credentials), which it "
                 "sends as Authorization: Bearer."
             ),
@@ -497,9 +501,9 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         str | None,
         Field(
             kind=Kind.TEXT,
-            label="OAuth: client id",
-            group="OAuth 2.0",
-            sentence="The client that Homing is at the token endpoint.",
+            label=say("OAuth: client id"),
+            group=say("OAuth 2.0"),
+            sentence=say("The client that Homing is at the token endpoint."),
             chars_max=512,
         ),
     ] = None
@@ -507,18 +511,18 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         OAuthMethod,
         Field(
             kind=Kind.CHOICE,
-            label="OAuth: method",
-            group="OAuth 2.0",
-            sentence="How the client authenticates at the token endpoint.",
+            label=say("OAuth: method"),
+            group=say("OAuth 2.0"),
+            sentence=say("How the client authenticates at the token endpoint."),
         ),
     ] = OAuthMethod.CLIENT_SECRET_BASIC
     oauth_client_secret: Annotated[
         str | None,
         Field(
             kind=Kind.TEXT,
-            label="OAuth: client secret",
-            group="OAuth 2.0",
-            sentence="For client_secret_basic and client_secret_post.",
+            label=say("OAuth: client secret"),
+            group=say("OAuth 2.0"),
+            sentence=say("For client_secret_basic and client_secret_post."),
             secret=True,
             chars_max=4_096,
         ),
@@ -527,11 +531,13 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         str | None,
         Field(
             kind=Kind.TEXT,
-            label="OAuth: scope",
-            group="OAuth 2.0",
-            sentence="The scopes to ask for, with spaces between them; default: none are named.",
+            label=say("OAuth: scope"),
+            group=say("OAuth 2.0"),
+            sentence=say(
+                "The scopes to ask for, with spaces between them; default: none are named."
+            ),
             example="events.write",
-            unset="none named",
+            unset=say("none named"),
             chars_max=1_024,
         ),
     ] = None
@@ -539,11 +545,11 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         str | None,
         Field(
             kind=Kind.TEXT,
-            label="OAuth: audience",
-            group="OAuth 2.0",
-            sentence="The audience to ask for, where the token endpoint needs one.",
+            label=say("OAuth: audience"),
+            group=say("OAuth 2.0"),
+            sentence=say("The audience to ask for, where the token endpoint needs one."),
             example="https://api.example.com",
-            unset="none named",
+            unset=say("none named"),
             chars_max=1_024,
         ),
     ] = None
@@ -551,10 +557,10 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         str | None,
         Field(
             kind=Kind.TEXT,
-            label="OAuth: key id",
-            group="OAuth 2.0",
-            sentence="The kid of the private key, where the token endpoint needs one.",
-            unset="none named",
+            label=say("OAuth: key id"),
+            group=say("OAuth 2.0"),
+            sentence=say("The kid of the private key, where the token endpoint needs one."),
+            unset=say("none named"),
             chars_max=256,
         ),
     ] = None
@@ -562,9 +568,9 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         str | None,
         Field(
             kind=Kind.PEM,
-            label="OAuth: private key",
-            group="OAuth 2.0",
-            sentence=(
+            label=say("OAuth: private key"),
+            group=say("OAuth 2.0"),
+            sentence=say(
                 "For private_key_jwt: a PEM private key without a passphrase, RSA of 2048 to 4096 "
                 "bits (RS256) or EC on P-256 (ES256)."
             ),
@@ -576,10 +582,10 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         int | None,
         Field(
             kind=Kind.NUMBER,
-            label="Deadline (ms)",
-            sentence="How long a response may take: 1000 to 30000 ms; default: the policy's.",
+            label=say("Deadline (ms)"),
+            sentence=say("How long a response may take: 1000 to 30000 ms; default: the policy's."),
             example="5000",
-            unset="the policy's",
+            unset=say("the policy's"),
             min=1_000,
             max=30_000,
         ),
@@ -588,8 +594,8 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         Order,
         Field(
             kind=Kind.CHOICE,
-            label="Order",
-            sentence=(
+            label=say("Order"),
+            sentence=say(
                 "The order of events with the same key: none, key (one after the other, in the "
                 "order of acceptance), or latest (only the newest one; older ones that are not in "
                 "flight are superseded)."
@@ -600,13 +606,13 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         int | None,
         Field(
             kind=Kind.NUMBER,
-            label="Quiet time (ms)",
-            sentence=(
+            label=say("Quiet time (ms)"),
+            sentence=say(
                 "With order latest: the first attempt of a key waits until no newer event came for "
                 "so long, 1 to 3600000 ms; default: it does not wait."
             ),
             example="2000",
-            unset="none",
+            unset=say("none"),
             min=1,
             max=3_600_000,
         ),
@@ -615,13 +621,13 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         int | None,
         Field(
             kind=Kind.NUMBER,
-            label="Longest wait for quiet (ms)",
-            sentence=(
+            label=say("Longest wait for quiet (ms)"),
+            sentence=say(
                 "With quiet_ms: a key waits for quiet at most so long in all, 1 to 86400000 ms; "
                 "default: ten times quiet_ms."
             ),
             example="30000",
-            unset="ten times the quiet time",
+            unset=say("ten times the quiet time"),
             min=1,
             max=86_400_000,
         ),
@@ -630,10 +636,10 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         float | None,
         Field(
             kind=Kind.NUMBER,
-            label="Attempts per second",
-            sentence="Attempts per second at most, 0.01 to 1000; default: no limit.",
+            label=say("Attempts per second"),
+            sentence=say("Attempts per second at most, 0.01 to 1000; default: no limit."),
             example="10",
-            unset="no limit",
+            unset=say("no limit"),
             min=0.01,
             max=1_000,
         ),
@@ -642,8 +648,8 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         tuple[tuple[str, str], ...],
         Field(
             kind=Kind.PAIRS,
-            label="Headers",
-            sentence="Sent with every request.",
+            label=say("Headers"),
+            sentence=say("Sent with every request."),
             example="x-team: billing",
             option="header",
             secret=True,
@@ -657,13 +663,13 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         str | None,
         Field(
             kind=Kind.PEM,
-            label="Client certificate",
-            sentence=(
+            label=say("Client certificate"),
+            sentence=say(
                 "The certificate that Homing presents to the receiver (mTLS), in PEM, followed by "
                 "those of its intermediate authorities; default: the tenant's."
             ),
             example="-----BEGIN CERTIFICATE-----",
-            unset="the tenant's",
+            unset=say("the tenant's"),
             chars_max=32_768,
         ),
     ] = None
@@ -671,10 +677,10 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         str | None,
         Field(
             kind=Kind.PEM,
-            label="Client key",
-            sentence="The key of the client certificate, in PEM, not encrypted.",
+            label=say("Client key"),
+            sentence=say("The key of the client certificate, in PEM, not encrypted."),
             example="-----BEGIN PRIVATE KEY-----",
-            unset="the tenant's",
+            unset=say("the tenant's"),
             secret=True,
             chars_max=16_384,
         ),
@@ -683,13 +689,13 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         str | None,
         Field(
             kind=Kind.PEM,
-            label="CA certificates",
-            sentence=(
+            label=say("CA certificates"),
+            sentence=say(
                 "Certificate authorities to trust for this subscription, in PEM, besides those "
                 "that the installation trusts."
             ),
             example="-----BEGIN CERTIFICATE-----",
-            unset="none besides the installation's",
+            unset=say("none besides the installation's"),
             chars_max=65_536,
         ),
     ] = None
@@ -697,8 +703,8 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         str,
         Field(
             kind=Kind.TEXT,
-            label="Description",
-            sentence="What it is for: at most 1024 characters.",
+            label=say("Description"),
+            sentence=say("What it is for: at most 1024 characters."),
             chars_max=1_024,
         ),
     ] = ""
@@ -706,8 +712,8 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         tuple[tuple[str, str], ...],
         Field(
             kind=Kind.PAIRS,
-            label="Metadata",
-            sentence=(
+            label=say("Metadata"),
+            sentence=say(
                 "Names and values of your own, returned and never sent: at most 20, names of "
                 "at most 40 characters, values of at most 500."
             ),
@@ -721,8 +727,8 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         Verification,
         Field(
             kind=Kind.CHOICE,
-            label="Verification",
-            sentence=(
+            label=say("Verification"),
+            sentence=say(
                 "How the receiver proves that it owns the URL before it gets events: none, "
                 "challenge (it must return a random text), or cloudevents (the OPTIONS handshake "
                 "of CloudEvents); default: the installation's."
@@ -733,8 +739,8 @@ class SubscriptionSpec(Struct, frozen=True, kw_only=True):
         bool,
         Field(
             kind=Kind.FLAG,
-            label="Active",
-            sentence="Whether it gets new events; default: it does.",
+            label=say("Active"),
+            sentence=say("Whether it gets new events; default: it does."),
         ),
     ] = True
 
@@ -819,6 +825,12 @@ class ReceiverState(Struct, frozen=True, omit_defaults=True):
     asked_at: int | None = None  # when it was last asked for that proof
     problem: str = ""  # why it has not given it
     per_minute_max: int | None = None  # the rate that it allows (CloudEvents)
+    said: dict[str, Any] = {}  # the problem as ``Sentence.pack`` wrote it, for other languages
+
+    @property
+    def why(self) -> str:
+        """The problem, in every language if it can be said in every language."""
+        return unpack(self.said) if self.said else self.problem
 
 
 class Pauses(Struct, frozen=True, omit_defaults=True):

@@ -59,6 +59,7 @@ from homing_client.values import (
     FilterInput,
     FilterResult,
     Key,
+    LanguageCode,
     Ledger,
     LostCommits,
     NewKey,
@@ -590,6 +591,7 @@ class AsyncHoming:
         notices: Sequence[NoticeKind] = (),
         quiet_hours: str = "",
         time_zone: str = "UTC",
+        language: LanguageCode = "en",
     ) -> NewNoticeTarget:
         """Create a target of notices; an e-mail address of a tenant gets a link first."""
         fields = {
@@ -601,6 +603,7 @@ class AsyncHoming:
             "notices": list(notices),
             "quiet_hours": quiet_hours,
             "time_zone": time_zone,
+            "language": language,
         }
         return await self._call(protocol.create_notice_target(fields))
 
@@ -620,13 +623,15 @@ class AsyncHoming:
         notices: Sequence[NoticeKind] | None = None,
         quiet_hours: str | None = None,
         time_zone: str | None = None,
+        language: LanguageCode | None = None,
     ) -> NoticeTarget:
-        """Change the name, the kinds of notices or the quiet hours; None leaves a field."""
+        """Change the name, kinds of notices, quiet hours or language; None leaves a field."""
         fields = {
             "name": name,
             "notices": None if notices is None else list(notices),
             "quiet_hours": quiet_hours,
             "time_zone": time_zone,
+            "language": language,
         }
         given = {field: value for field, value in fields.items() if value is not None}
         return await self._call(protocol.change_notice_target(target_id, given))

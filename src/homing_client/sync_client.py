@@ -60,6 +60,7 @@ from homing_client.values import (
     FilterInput,
     FilterResult,
     Key,
+    LanguageCode,
     Ledger,
     LostCommits,
     NewKey,
@@ -586,6 +587,7 @@ class Homing:
         notices: Sequence[NoticeKind] = (),
         quiet_hours: str = "",
         time_zone: str = "UTC",
+        language: LanguageCode = "en",
     ) -> NewNoticeTarget:
         """Create a target of notices; an e-mail address of a tenant gets a link first."""
         fields = {
@@ -597,6 +599,7 @@ class Homing:
             "notices": list(notices),
             "quiet_hours": quiet_hours,
             "time_zone": time_zone,
+            "language": language,
         }
         return self._call(protocol.create_notice_target(fields))
 
@@ -616,13 +619,15 @@ class Homing:
         notices: Sequence[NoticeKind] | None = None,
         quiet_hours: str | None = None,
         time_zone: str | None = None,
+        language: LanguageCode | None = None,
     ) -> NoticeTarget:
-        """Change the name, the kinds of notices or the quiet hours; None leaves a field."""
+        """Change the name, kinds of notices, quiet hours or language; None leaves a field."""
         fields = {
             "name": name,
             "notices": None if notices is None else list(notices),
             "quiet_hours": quiet_hours,
             "time_zone": time_zone,
+            "language": language,
         }
         given = {field: value for field, value in fields.items() if value is not None}
         return self._call(protocol.change_notice_target(target_id, given))

@@ -767,11 +767,13 @@ NoticeKind = Literal[
     "reminder",
     "recovered",
     "first_drop",
+    "certificate",
     "gone",
     "outage",
     "outage_over",
     "commits_lost",
 ]
+LanguageCode = Literal["en", "nl", "it", "ja", "zh"]
 
 
 class NoticeTarget(Struct, frozen=True, kw_only=True):
@@ -785,6 +787,7 @@ class NoticeTarget(Struct, frozen=True, kw_only=True):
     notices: tuple[str, ...] = ()
     quiet_hours: str = ""
     time_zone: str = "UTC"
+    language: str = "en"
     created_at: str
     confirmed_at: str | None = None
     sent_at: str | None = None

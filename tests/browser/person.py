@@ -54,7 +54,7 @@ class Person:
 
     def sign_in(self, key: str | None = None) -> None:
         self.page.goto(f"{self.server.url}/sign-in")
-        self.page.get_by_label("Key", exact=True).fill(key or self.server.key)
+        self.page.get_by_label("API key", exact=True).fill(key or self.server.key)
         self.page.get_by_role("button", name="Sign in").click()
         expect(self.page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
         self.page.wait_for_load_state()

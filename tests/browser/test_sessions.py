@@ -50,12 +50,12 @@ def test_a_link_to_the_door_leads_to_no_other_host(person: Person, server: Homin
     page = person.page
     for to in ("/\t/evil.example", "/\\evil.example", "/\n/evil.example", "//evil.example"):
         page.goto(f"{server.url}/sign-in?to={quote(to, safe='')}")
-        page.get_by_label("Key", exact=True).fill(server.key)
+        page.get_by_label("API key", exact=True).fill(server.key)
         page.get_by_role("button", name="Sign in").click()
         expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
         assert page.url == f"{server.url}/", to
     page.goto(f"{server.url}/sign-in?to={quote('/endpoints?state=frozen', safe='')}")
-    page.get_by_label("Key", exact=True).fill(server.key)
+    page.get_by_label("API key", exact=True).fill(server.key)
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("heading", name="Endpoints", level=1)).to_be_visible()
 

@@ -199,11 +199,19 @@ def test_a_notice_target_is_added_listed_changed_tested_and_removed(terminal: Te
     assert "secret-part" not in shown
     changed = terminal.well("notices", "change", made["id"], "--quiet-hours", "22:00-07:00").out
     assert "22:00-07:00 UTC" in changed
+    assert made["language"] == "en"
+    terminal.well("notices", "change", made["id"], "--language", "ja", "--only", "certificate")
+    (row,) = terminal.well("notices", "targets", "--tenant", "told", "--json").lines
+    assert (row["language"], row["notices"]) == ("ja", ["certificate"])
     tested = terminal.run("notices", "test", made["id"])
     assert tested.code == 1
     assert "did not arrive" in tested.err
-    webhook = terminal.well("notices", "add", "webhook", url, "--tenant", "told").out
+    own_language = ("--tenant", "told", "--language", "zh")
+    webhook = terminal.well("notices", "add", "webhook", url, *own_language).out
     assert "whsec_" in webhook
+    assert " zh" in webhook
+    refused = terminal.run("notices", "add", "webhook", url, "--language", "tlh")
+    assert refused.code == 2
     own = terminal.well("notices", "add", "webhook", url, "--tenant", "told", "--json").document
     rotated = terminal.well("notices", "rotate-secret", own["id"])
     assert "whsec_" in rotated.out

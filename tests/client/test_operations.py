@@ -303,7 +303,12 @@ async def test_notice_targets_are_made_tested_and_their_notices_listed(
     (target,) = await listed(homing.notice_targets(tenant=tenant))
     assert (target.id, target.address) == (made.id, "https://hooks.invalid/****")
     changed = await homing.change_notice_target(made.id, name="ours")
-    assert (changed.name, changed.notices) == ("ours", ("frozen",))
+    assert (changed.name, changed.notices, changed.language) == ("ours", ("frozen",), "en")
+    changed = await homing.change_notice_target(made.id, language="ja")
+    assert (changed.name, changed.language) == ("ours", "ja")
+    dutch = await homing.create_notice_target("webhook", url, tenant=tenant, language="nl")
+    assert dutch.language == "nl"
+    await homing.delete_notice_target(dutch.id)
     rotated = await homing.rotate_notice_target_secret(made.id)
     assert rotated.id == made.id
     assert rotated.secret not in {None, made.secret}

@@ -6,12 +6,15 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from msgspec import Raw
 
 from client.both import methods
+from homing.cli import notices as cli_notices
+from homing.languages.language import LANGUAGES
+from homing.policy.notices import NoticeKind, TargetKind
 from homing.web.routes import OPERATIONS
 from homing_client import (
     AsyncHoming,
@@ -26,6 +29,7 @@ from homing_client import (
     Receipt,
     Refused,
     Unavailable,
+    values,
 )
 from homing_client import protocol as p
 from homing_client.http1 import Response
@@ -305,3 +309,10 @@ def test_a_traceparent_is_sent_as_a_header_and_nothing_else_is() -> None:
     assert p.publish(Event(type="a", data=1), ids()).trace == ""
     with pytest.raises(ValueError, match="is not a traceparent"):
         p.publish(Event(type="a", data=1), ids(), "x\r\nauthorization: y")
+
+
+def test_the_client_and_the_command_line_know_every_kind_and_language_of_notices() -> None:
+    kinds, languages = list(NoticeKind), list(LANGUAGES)
+    assert [list(get_args(values.NoticeKind)), [*cli_notices.NoticeKind]] == [kinds, kinds]
+    assert [list(get_args(values.LanguageCode)), [*cli_notices.Language]] == [languages] * 2
+    assert [list(get_args(values.TargetKind)), [*cli_notices.Kind]] == [list(TargetKind)] * 2

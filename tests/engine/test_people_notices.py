@@ -8,9 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from engine.outages import OUTAGES, STRICT, URLS, Net
 from engine.world import DAY, HOUR, MINUTE, SECOND, Reply, World, always, failing_with, live
 from homing.engine.options import EngineOptions
 from homing.errors import Conflict, NotFound, TooMany
+from homing.languages import language
 from homing.model import Failure, State
 from homing.policy import notice_text
 from homing.policy.health import HealthRules
@@ -443,6 +445,97 @@ def test_a_test_notice_says_whether_it_arrived_and_comes_at_most_every_ten_secon
     live(story)
 
 
+DUTCH = {
+    "Homing: confirm this address": ("Homing: bevestig dit adres",),
+    "Open this page to confirm:": ("Open deze pagina om te bevestigen:",),
+    "Homing: {headline}": ("Homing: {headline}",),
+    "{host} is failing": ("{host} faalt",),
+    "{host} is disabled": ("{host} is uitgeschakeld",),
+    "{host} is enabled again": ("{host} is weer ingeschakeld",),
+    "Last attempt: {failure}.": ("Laatste poging: {failure}.",),
+    "connection refused": ("verbinding geweigerd",),
+    "Homing: test notice": ("Homing: testmelding",),
+    "This is a test notice of Homing for the tenant {tenant}. Notices will arrive here.": (
+        "Dit is een testmelding van Homing voor {tenant}.",
+    ),
+    "The outage lasted {lasted}; sending resumes.": ("De storing duurde {lasted}.",),
+    "Nothing is sent but a few test requests: {why}. Failures seen meanwhile count against no "
+    "endpoint. Check the network and the resolver of {process}.": ("Storing: {why}.",),
+    "{failing} of {healthy} endpoints on {hosts} hosts that were healthy fail to connect "
+    "(tenants: {failing_tenants} of {tenants}), and nothing gets through": (
+        "{failing} van {healthy} endpoints zijn onbereikbaar",
+    ),
+}
+
+
+@pytest.fixture
+def dutch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(language, "_translations", lambda _: DUTCH)
+
+
+@pytest.mark.usefixtures("dutch")
+def test_each_target_gets_its_messages_in_its_own_language() -> None:
+    async def story(world: World) -> None:
+        await world.subscribe(URL, "a.b")
+        mail = {"kind": TargetKind.EMAIL, "tenant": OPERATOR}
+        await target(world, **mail, address="nl@a.example", language="nl")
+        await target(world, **mail, address="en@a.example")
+        world.sender.scripts[URL] = failing_with(Failure.REFUSED)
+        await world.publish()
+        await world.settled()
+        await world.publish()
+        await world.wait(SECOND)
+        there, here = sorted(world.mailer.sent, key=lambda it: it.language, reverse=True)
+        assert (there.language, here.language) == ("nl", "en")
+        assert there.subject == "Homing: receiver.example faalt"
+        assert "Laatste poging: verbinding geweigerd." in there.text.splitlines()
+        assert here.subject == "Homing: receiver.example is failing"
+        assert "Last attempt: connection refused." in here.text.splitlines()
+        (record, _) = await records(world)
+        assert record.notice.facts["last"]["say"] == "connection refused"
+
+    live(story, FEW)
+
+
+@pytest.mark.usefixtures("dutch")
+def test_the_first_email_and_the_test_notice_are_in_the_language_of_the_target() -> None:
+    async def story(world: World) -> None:
+        mail = {"kind": TargetKind.EMAIL, "address": "ops@a.example"}
+        made = await target(world, **mail, language="nl")
+        await world.wait(SECOND)
+        (first,) = world.mailer.sent
+        assert (first.subject, first.language) == ("Homing: bevestig dit adres", "nl")
+        assert "Open deze pagina om te bevestigen:" in first.text.splitlines()
+        await world.engine.notice_targets.confirm(made.secret)
+        assert (await world.engine.notice_targets.test(made.id))[1] == ""
+        tested = world.mailer.sent[-1]
+        assert (tested.subject, tested.language) == ("Homing: testmelding", "nl")
+        assert tested.text == "Dit is een testmelding van Homing voor default."
+
+    live(story)
+
+
+@pytest.mark.usefixtures("dutch")
+def test_a_message_that_is_sent_again_is_in_the_language_that_the_target_has_by_then() -> None:
+    async def story(world: World) -> None:
+        await world.subscribe(URL)
+        mail = {"kind": TargetKind.EMAIL, "tenant": OPERATOR, "address": "ops@a.example"}
+        made = await target(world, **mail)
+        world.mailer.script = lambda _: "450 later"
+        endpoint = await world.endpoint(URL)
+        await world.engine.freeze(endpoint.id, by="ada")
+        await world.engine.enable(endpoint.id, by="ada")
+        await world.wait(SECOND)
+        draft = TargetDraft(kind=TargetKind.EMAIL, address="ops@a.example", language="nl")
+        await world.engine.notice_targets.change(made.id, lambda _: draft)
+        world.mailer.script = lambda _: ""
+        await world.wait(MINUTE)
+        assert [it.language for it in world.mailer.sent[:1]] == ["en"]
+        assert {it.language for it in world.mailer.sent[1:]} == {"nl"}
+
+    live(story)
+
+
 def test_an_outage_of_the_sender_is_reported_to_the_operator_only() -> None:
     async def story(world: World) -> None:
         await target(world)
@@ -455,6 +548,26 @@ def test_an_outage_of_the_sender_is_reported_to_the_operator_only() -> None:
         assert kinds == ["outage", "outage_over"]
 
     live(story)
+
+
+@pytest.mark.usefixtures("dutch")
+def test_the_reason_of_an_outage_is_in_the_language_of_the_target() -> None:
+    async def story(world: World) -> None:
+        net = Net(world)
+        await net.connect()
+        mail = {"kind": TargetKind.EMAIL, "tenant": OPERATOR, "address": "ops@a.example"}
+        await target(world, **mail, language="nl")
+        net.out = OUTAGES["all refused"]
+        await world.publish()
+        await world.wait(30 * SECOND)
+        (sent,) = world.mailer.sent
+        (line,) = [it for it in sent.text.splitlines() if it.startswith("Storing:")]
+        assert line == f"Storing: {len(URLS)} van {len(URLS)} endpoints zijn onbereikbaar."
+        net.out = None
+        await world.wait(10 * MINUTE)
+        assert "De storing duurde" in world.mailer.sent[-1].text
+
+    live(story, STRICT)
 
 
 def test_a_crash_between_sending_and_its_commit_sends_the_same_message_again() -> None:

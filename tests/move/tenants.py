@@ -205,9 +205,10 @@ def fill(cell: Cell, name: str, good: Hook, bad: Hook) -> Tenant:
         "POST", "/v1/subscriptions", {"url": bad.url, "signature": "both", "order": "key", **common}
     )
     stream = cell.good("POST", "/v1/subscriptions", common)["id"]
-    cell.good(
-        "POST", "/v1/notice-targets", {"kind": "webhook", "address": f"{good.url}/n", **whose}
-    )
+    notices = {"kind": "webhook", "address": f"{good.url}/n", **whose}
+    cell.good("POST", "/v1/notice-targets", notices)
+    quiet = {"notices": ["certificate"], "quiet_hours": "22:00-07:00", "language": "ja"}
+    cell.good("POST", "/v1/notice-targets", {**notices, **quiet})
     ids = [f"{name}-{number}" for number in range(9)]
     for number, event in enumerate(ids):
         document = {

@@ -9,13 +9,15 @@ import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from email.message import Message
+from email import policy
+from email.message import EmailMessage, Message
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult, LoginPassword
+from msgspec.structs import replace
 
 from homing.net.mail import SmtpMailer, SmtpOptions
 from homing.ports import Mail
@@ -37,9 +39,11 @@ class Inbox:
     def __init__(self, reply: str = "250 OK") -> None:
         self.reply = reply
         self.mails: list[Message] = []
+        self.raw: list[bytes] = []
         self.tls: list[bool] = []
 
     async def handle_DATA(self, _server: Any, session: Any, envelope: Any) -> str:  # noqa: N802
+        self.raw.append(envelope.content)
         self.mails.append(email.message_from_bytes(envelope.content))
         self.tls.append(session.ssl is not None)
         return self.reply
@@ -106,9 +110,38 @@ def test_an_email_arrives_encrypted_and_authenticated(tmp_path: Path) -> None:
     assert mail["To"] == "ops@a.example"
     assert mail["Auto-Submitted"] == "auto-generated"
     assert mail["Date"] == "Fri, 15 Jan 2027 08:00:00 -0000"
+    assert mail["Content-Language"] == "en"
     text = mail.get_payload(decode=True)
     assert isinstance(text, bytes)
     assert text.decode().replace("\r\n", "\n") == MAIL.text + "\n" * (not MAIL.text.endswith("\n"))
+
+
+JAPANESE = (
+    "Homing：shop.example への配信が停止しました",
+    "Homing：1,207 件の変更（1,200 件が無効、7 件が回復）" + "、3 件が凍結" * 20,
+    "Homing: " + "a-long-name-of-a-host." * 6 + "example への配信が停止しました (x) [y]",
+    "停止" * 300,
+)
+
+
+@pytest.mark.parametrize("subject", JAPANESE)
+def test_an_email_in_japanese_arrives_as_it_was_written(subject: str) -> None:
+    """Headers are ASCII on the way: a server need not support anything else."""
+    text = "shop.example への配信が停止しました。\n\n詳細：https://homing.example/endpoints/ep_0\n"
+    mail = replace(MAIL, subject=subject, text=text, language="ja")
+    inbox = Inbox()
+    with serving(inbox) as port:
+        assert send(port, mail, security="none", user="", password="") == ""
+    (raw,) = inbox.raw
+    head = raw.partition(b"\r\n\r\n")[0]
+    assert head.isascii()
+    assert max(len(line) for line in raw.split(b"\r\n")) <= 998
+    got = email.message_from_bytes(raw, policy=policy.default)
+    assert isinstance(got, EmailMessage)
+    assert got["Subject"] == subject
+    assert got["Content-Language"] == "ja"
+    assert got["To"] == "ops@a.example"
+    assert got.get_content().replace("\r\n", "\n") == text
 
 
 def test_a_wrong_password_is_an_answer_without_the_password(tmp_path: Path) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from homing.languages.sentences import Sentence
 from homing.model import Endpoint, Health, State, Status
 from homing.policy.explain import Facts
 from homing.policy.health import HealthRules
 from homing.policy.presets import WORKFRONT
-from homing.policy.sentences import Sentence
 from policy.build import DAY, MINUTE, NOW, SECOND, a_delivery, a_health, an_endpoint
 
 WINDOW = WORKFRONT.window_ms

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from homing.languages.sentences import At, English
 from homing.model import Delivery, Endpoint, Lane, Reason, State, Status
 from homing.policy.explain import explain, explain_change, explain_endpoint
 from homing.policy.health import HealthRules
 from homing.policy.presets import ONCE
-from homing.policy.sentences import At
 from policy.build import DAY, HOUR, MINUTE, NOW
 from policy.samples import (
     BACK,
@@ -131,7 +131,7 @@ def test_without_retries_a_delivery_says_that_none_follows() -> None:
 
 def test_the_times_of_a_sentence_are_values() -> None:
     sentence = explain(facts(delivery=RETRYING, endpoint=DISABLED), now=NOW)
-    times = [it.ms for it in sentence.parts if isinstance(it, At)]
+    times = [it.ms for it in sentence.pieces(English()) if isinstance(it, At)]
     assert times == [
         DISABLED.health.since,
         DISABLED.next_probe_at,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -12,6 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homing.errors import Invalid
+from homing.languages import language
+from homing.languages.language import LANGUAGES
+from homing.languages.sentences import say
 from homing.policy import notice_text
 from homing.policy.notice_text import Message, headline, plain_text, sentence, subject
 from homing.policy.notices import (
@@ -19,17 +24,20 @@ from homing.policy.notices import (
     OPERATORS_ONLY,
     RETRY_FIRST_MS,
     RETRY_MAX_MS,
+    TARGET_DELETED,
     Notice,
     NoticeKind,
     NoticeTarget,
     TargetDraft,
     TargetKind,
     check_target,
+    fact,
     is_first_drop,
     masked_address,
     next_due,
     quiet_for_ms,
     retry_wait_ms,
+    stored_text,
 )
 
 NOW = 1_800_000_000_000
@@ -133,6 +141,15 @@ def test_what_is_not_one_address_is_refused(address: str) -> None:
     assert [it.field for it in caught.value.problems] == ["address"]
 
 
+@pytest.mark.parametrize("code", ["", "EN", "en-GB", "tlh", "../nl"])
+def test_a_language_that_homing_has_no_texts_in_is_refused(code: str) -> None:
+    draft = TargetDraft(kind=TargetKind.SLACK, address="https://a.example/", language=code)
+    with pytest.raises(Invalid) as caught:
+        check_target(draft, refuses=lambda _: "", is_zone=lambda _: True, mail_problem="")
+    ((field, reason),) = caught.value.problems
+    assert (field, reason) == ("language", "must be one of en, nl, it, ja, zh")
+
+
 def test_an_address_keeps_its_local_part_and_a_url_its_secret() -> None:
     draft = TargetDraft(kind=TargetKind.EMAIL, address=" Ops+1@B.Example ", tenant="acme")
     checked = check_target(draft, refuses=lambda _: "", is_zone=lambda _: True, mail_problem="")
@@ -227,3 +244,162 @@ def test_a_webhook_gets_all_notices_as_json() -> None:
     assert body["count"] == len(NoticeKind)
     assert [it["kind"] for it in body["notices"]] == list(NoticeKind)
     assert body["notices"][-1]["endpoint"] is None
+
+
+# --- languages ---------------------------------------------------------------------------------
+
+GONE = (
+    "The receiver responded with 410, so the subscription {subscription} is inactive and its "
+    "pending deliveries are cancelled. If the URL works again, activate the subscription and "
+    "replay what was cancelled."
+)
+JAPANESE = {
+    "Homing: {headline}": ("Homing：{headline}",),
+    "{headline}.": ("{headline}。",),
+    "{host} is failing": ("{host} への配信が失敗しています",),
+    "Last attempt: {failure}.": ("最後の試行：{failure}。",),
+    GONE: ("{subscription} は 410 を返しました。",),
+    "no answer from {host}": ("{host} から応答がありません",),
+    "Homing: {count} change: {kinds}": ("Homing：{count} 件の変更（{kinds}）",),
+    "the target was deleted": ("宛先は削除されました",),
+    "{first}, {second}": ("{first}、{second}",),
+    "{count} disabled": ("{count} 件無効",),
+    "{count} recovered": ("{count} 件回復",),
+}
+
+
+def in_language(code: str, *notices: Notice, tenant: str = "acme", **more: int) -> Message:
+    counts = {NoticeKind(kind): count for kind, count in more.items()}
+    url = "https://homing.example"
+    return Message(3, target(language=code, tenant=tenant), notices, counts, url)
+
+
+@pytest.fixture
+def translated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(language, "_translations", lambda _: JAPANESE)
+
+
+@pytest.mark.usefixtures("translated")
+def test_a_message_is_in_the_language_of_its_target() -> None:
+    one = notice(NoticeKind.WARNING)
+    last = fact(say("no answer from {host}", host="shop.example"))
+    one = msgspec.structs.replace(one, facts={**one.facts, "last": last})
+    there = in_language("ja", one)
+    assert subject(there) == "Homing：shop.example への配信が失敗しています"
+    lines = plain_text(there).splitlines()
+    assert lines[0] == "shop.example への配信が失敗しています。"
+    assert "最後の試行：shop.example から応答がありません。" in lines
+    here = in_language("en", one)
+    assert subject(here) == "Homing: shop.example is failing"
+    assert "Last attempt: no answer from shop.example." in plain_text(here)
+
+
+@pytest.mark.usefixtures("translated")
+def test_a_stored_reason_is_said_if_it_is_a_message() -> None:
+    said = LANGUAGES["ja"].text
+    assert said(stored_text("the target was deleted")) == "宛先は削除されました"
+    assert said(stored_text("250 {odd} reply")) == "250 {odd} reply"
+    assert stored_text("the target was deleted") == TARGET_DELETED
+
+
+@pytest.mark.usefixtures("translated")
+def test_counts_are_a_list_in_the_language_of_the_target() -> None:
+    there = in_language("ja", disabled=1200, recovered=7)
+    assert subject(there) == "Homing：1,207 件の変更（1,200 件無効、7 件回復）"
+
+
+@pytest.mark.usefixtures("translated")
+def test_the_text_of_a_webhook_is_in_its_language_and_nothing_else_changes() -> None:
+    one = notice(NoticeKind.GONE)
+    here, there = (
+        msgspec.json.decode(notice_text.webhook_body(in_language(it, one))) for it in ("en", "ja")
+    )
+    assert here["notices"][0].pop("text") == sentence(one)
+    assert there["notices"][0].pop("text") == "sub_0000000000005 は 410 を返しました。"
+    assert here == there
+
+
+def test_what_was_stored_as_text_is_shown_as_it_is() -> None:
+    """Records from before sentences were stored as such."""
+    old = {
+        NoticeKind.WARNING: ("last", "503 Service Unavailable"),
+        NoticeKind.OUTAGE: ("why", "8 of 10 endpoints fail to connect"),
+        NoticeKind.COMMITS_LOST: ("text", "Events of the last second may be missing."),
+    }
+    for kind, (name, text) in old.items():
+        assert FACTS[kind][name] == text
+        assert text in plain_text(message(notice(kind)))
+
+
+class Wordless(Mapping[str, tuple[str, ...]]):
+    """Translations without any letter: what a text still says in it is data, or not translated."""
+
+    def __getitem__(self, message: str) -> tuple[str, ...]:
+        return ("".join(re.findall(r"\{[a-z_]+\}|[^A-Za-z]", message)),)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+STATES = ("disabled", "frozen")
+VARIANTS: tuple[tuple[NoticeKind, dict[str, Any]], ...] = (
+    *((kind, facts) for kind, facts in FACTS.items() if kind not in OPERATORS_ONLY),
+    (NoticeKind.WARNING, {"last": fact(say("no response in time"))}),
+    (NoticeKind.WARNING, {"rule": "consecutive_failures", "numbers": {"limit": 9}}),
+    *((NoticeKind.REMINDER, {"state": it, "days": n}) for it in STATES for n in (1, 2)),
+    (NoticeKind.FIRST_DROP, {"count": 1}),
+    *((NoticeKind.CERTIFICATE, {"subject": "CN=homing", "days": n}) for n in (0, 1, 30)),
+    (NoticeKind.OUTAGE, {"why": fact(say("nothing gets through")), "process": "web-1"}),
+    (NoticeKind.OUTAGE, {"why": fact(say("nothing gets through"))}),
+    (NoticeKind.OUTAGE_OVER, {"outage_ms": 90_000}),
+    (NoticeKind.COMMITS_LOST, {"text": fact(say("Events may be missing."))}),
+)
+DATA = re.compile(
+    r"https://[a-z./A-Z_0-9?=]+|shop\.example|acme|ada|web-1|CN=homing|sub_\w+|UTC"
+    r"|503 Service Unavailable"
+)
+
+
+@pytest.mark.parametrize(("kind", "facts"), VARIANTS)
+@pytest.mark.parametrize("whose", ["acme", ""])
+@pytest.mark.parametrize(
+    ("tenant", "url"), [("acme", "https://shop.example/hook"), ("acme", ""), ("", "")]
+)
+def test_no_text_of_a_message_stays_english(
+    monkeypatch: pytest.MonkeyPatch,
+    kind: NoticeKind,
+    facts: dict[str, Any],
+    whose: str,
+    tenant: str,
+    url: str,
+) -> None:
+    monkeypatch.setattr(language, "_translations", lambda _: Wordless())
+    one = Notice(9, kind, NOW, tenant, 5 if url else 0, url, facts)
+    for there in (
+        in_language("nl", one, tenant=whose),
+        in_language("nl", one, tenant=whose, **dict.fromkeys(NoticeKind, 2)),
+    ):
+        for text in (
+            subject(there),
+            plain_text(there),
+            notice_text.slack_text(there),
+            *notice_text.confirmation(there.target, public_url="https://homing.example"),
+            notice_text.test_subject(there.target),
+            notice_text.test_text(there.target),
+        ):
+            assert re.findall("[A-Za-z]+", DATA.sub("", text)) == [], text
+
+
+def test_times_of_a_message_are_in_utc_in_every_language(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(language, "_translations", lambda _: Wordless())
+    for code in LANGUAGES:
+        assert "2027-01-15 08:00:00 UTC" in plain_text(in_language(code, notice(NoticeKind.GONE)))
+
+
+def test_a_language_that_was_removed_is_english() -> None:
+    assert subject(in_language("tlh", notice(NoticeKind.GONE))).startswith(
+        "Homing: shop.example is"
+    )

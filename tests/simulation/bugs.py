@@ -1220,7 +1220,7 @@ BUGS = [
         replace(
             VERIFICATION,
             "judge_echo",
-            'Proof(f"The response {code} does not return the challenge.")',
+            'Proof(say("The response {code} does not return the challenge.", code=str(code)))',
             "Proof()",
         ),
     ),

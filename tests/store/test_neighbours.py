@@ -110,7 +110,7 @@ class Town:
         yield "replay_job", [rows.replay_job_row(it) for it in jobs]
         targets = [make.id() for _ in range(count // 2)]
         middle: Row = ("email", "a", "", b"", "", b"", "[]", "", "")
-        end: Row = (NOW, NOW, None, 0, 0, 0, "", None)
+        end: Row = (NOW, NOW, None, 0, 0, 0, "", None, "en")
         yield "notice_target", [(it, tenant, *middle, *end) for it in targets]
         # Every second one is for the operator.
         about: Row = ("frozen", NOW, tenant, 1, "https://a.example/", "{}", "sent", "", 0, NOW)

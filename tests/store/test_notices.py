@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from homing.errors import LostLeases, TooMany
+from homing.languages.sentences import At, Sentence, many, unpack
 from homing.model import State, id_floor
 from homing.policy.encryption import KeyRing
 from homing.policy.notices import (
@@ -27,6 +28,7 @@ from homing.policy.notices import (
     NoticeTarget,
     TargetKind,
     address_hash,
+    fact,
 )
 from homing.ports import SettleBatch
 from homing.store.admin import Admin
@@ -63,6 +65,7 @@ class Targets:
             "kinds": (),
             "quiet_hours": "22:00-07:00",
             "time_zone": "Europe/Berlin",
+            "language": "ja",
             "created_at": NOW,
             "confirmed_at": NOW,
         }
@@ -104,7 +107,7 @@ async def test_a_target_comes_back_as_it_was_and_raises_the_version(db: Db) -> N
     assert await it.store.targets(tenant=None, before_id=None, limit=1) == ([two], two.id)
     assert await it.store.targets(tenant="acme", before_id=None, limit=9) == ([one], None)
     assert await it.store.targets(tenant="other", before_id=None, limit=9) == ([], None)
-    changed = replace(one, name="x", kinds=(), quiet_hours="", time_zone="UTC")
+    changed = replace(one, name="x", kinds=(), quiet_hours="", time_zone="UTC", language="nl")
     assert await it.store.change_target(changed) == changed
     assert await it.store.delete_target(one.id, now=NOW) == 3
     assert await it.store.delete_target(one.id, now=NOW) is None
@@ -137,6 +140,19 @@ async def test_one_record_for_each_change_and_target_that_gets_it(db: Db) -> Non
     assert record == NoticeRecord(mine.id, disabled.id, "acme", disabled, NoticeStatus.WAITING)
     assert [one.id for one in await it.records(owner="acme", target_id=picky.id)] == [frozen.id]
     assert await it.records(owner="acme", target_id=other.id) == []
+
+
+async def test_a_sentence_in_a_notice_can_be_said_in_every_language_later(db: Db) -> None:
+    it = Targets(db)
+    await it.add()
+    one, other = "{count} endpoint fails since {since}", "{count} endpoints fail since {since}"
+    why = many(one, other, 3, since=At(NOW))
+    await it.store.write_notices([it.notice(facts={"why": fact(why), "last": fact("as text")})])
+    (found,) = await it.records()
+    read = unpack(found.notice.facts["why"])
+    assert isinstance(read, Sentence)
+    assert (read, read.pack()) == (why, why.pack())
+    assert unpack(found.notice.facts["last"]) == "as text"
 
 
 async def test_a_batch_that_is_settled_again_writes_no_second_record(db: Db) -> None:

@@ -58,6 +58,21 @@ def test_the_two_wheels_are_made_from_src_and_nothing_else() -> None:
     assert packages == ["homing", "homing_client"]
 
 
+def test_the_wheel_has_every_file_that_is_not_python() -> None:
+    """``test_wheels`` builds the wheel and compares it, in ``make long``."""
+    package = SOURCES / "homing"
+    patterns = project(ROOT)["tool"]["setuptools"]["package-data"]["homing"]
+    there = {it for it in package.rglob("*") if it.is_file() and it.suffix not in {".py", ".pyc"}}
+    named = {it for pattern in patterns for it in _matching(package, pattern)}
+    assert sorted(there - named) == [], "add them to package-data in pyproject.toml"
+
+
+def _matching(package: Path, pattern: str) -> set[Path]:
+    """As setuptools reads a pattern: ``**`` at its end stands for files at every depth."""
+    pattern = f"{pattern}/*" if pattern.endswith("**") else pattern
+    return set(package.glob(pattern))
+
+
 def test_server_and_client_have_one_version_and_the_server_needs_that_client() -> None:
     assert homing.__version__ == homing_client.__version__
     pin = f"homing-client=={homing.__version__}"

@@ -9,7 +9,6 @@ from homing.engine.timekeeper import Timekeeper
 from homing.ports import ClockState
 from homing.store.clock_marks import ClockMarks
 from homing.web.clock import clock_detail
-from homing.web.show import sentence_text
 from web.asgi import Client
 from web.browse import Browser
 from web.house import House, live
@@ -78,7 +77,7 @@ def test_a_key_expires_by_the_wall_clock_which_people_read() -> None:
 
 
 def test_without_a_step_the_detail_says_that_all_is_well() -> None:
-    assert sentence_text(clock_detail(ClockState())) == "The wall clock and steady time agree."
+    assert clock_detail(ClockState()) == "The wall clock and steady time agree."
 
 
 def test_a_step_is_logged_once() -> None:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from homing.errors import DatabaseBehind
+from homing.languages.sentences import Sentence
 from homing.model import id_floor
 from homing.policy.commit_loss import missing_text
+from homing.web.show import time_text
 from web.browse import Browser, text
 from web.house import House, live
 
 
-async def _lose(house: House) -> str:
+async def _lose(house: House) -> Sentence:
     """As a process of a fleet notices it; returns what is said about it."""
     losses, now = house.world.engine.losses, house.world.clock.now()
     loss = losses.add(DatabaseBehind("publish", seen=id_floor(now), found=None))
     await losses.write()
     return missing_text(loss)
+
+
+def _on_pages(ms: int) -> str:
+    return time_text(ms)[:19].replace("T", " ") + " UTC"
 
 
 def test_the_status_and_the_metrics_show_a_loss_until_it_is_confirmed() -> None:
@@ -44,7 +50,7 @@ def test_the_page_system_says_what_may_be_missing_and_has_the_button() -> None:
         await browser.sign_in()
         page = text(await browser.get("/system"))
         assert "lost commits in a failover" in page
-        assert missing in page.replace("&#39;", "'")
+        assert missing.text(_on_pages) in page
         await browser.form("/system", "/system/lost-commits")
         page = text(await browser.get("/system"))
         assert "Lost commits" not in page

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
+from homing.languages import language
+from homing.languages.language import LANGUAGES
 from homing.model import show_id
 from homing.policy.keys import Role
 from homing.web.asgi import asgi_app
@@ -39,7 +42,13 @@ def test_a_target_is_created_listed_changed_and_deleted() -> None:
         quiet = {"quiet_hours": "22:00-07:00", "time_zone": "Europe/Berlin", "notices": []}
         changed = (await house.client.call("PATCH", one, json=quiet)).json
         assert (changed["quiet_hours"], changed["notices"]) == ("22:00-07:00", [])
-        assert changed["name"] == "On call"
+        assert (changed["name"], changed["language"]) == ("On call", "en")
+        japanese = (await house.client.call("PATCH", one, json={"language": "ja"})).json
+        assert (japanese["language"], japanese["quiet_hours"]) == ("ja", "22:00-07:00")
+        assert (await house.client.get(one)).json["language"] == "ja"
+        refused = await house.client.call("PATCH", one, json={"language": "tlh"})
+        assert refused.status == 422
+        assert "must be one of en, nl, it, ja, zh" in text(refused)
         assert (await house.client.call("DELETE", one)).status == 204
         assert (await house.client.call("DELETE", one)).status == 404
         assert (await house.client.get(one)).status == 404
@@ -57,6 +66,9 @@ def test_a_target_is_created_listed_changed_and_deleted() -> None:
         ({"quiet_hours": "22:00-22:00"}, "quiet_hours"),
         ({"time_zone": "Mars/Olympus"}, "time_zone"),
         ({"time_zone": "../../etc/passwd"}, "time_zone"),
+        ({"language": "tlh"}, "language"),
+        ({"language": ""}, "language"),
+        ({"language": 3}, "language"),
         ({"name": "x" * 101}, "name"),
         ({"name": "a\nb"}, "name"),
         ({"notices": ["outage"]}, "notices"),
@@ -196,6 +208,42 @@ def test_the_dashboard_creates_tests_and_deletes_a_target() -> None:
         assert (await house.client.get(TARGETS)).json["items"] == []
         bad = await browser.form("/notices", "/notices/targets", kind="pigeon", address="x")
         assert bad.status == 422
+
+    live(story)
+
+
+def test_the_form_offers_the_language_of_the_page_and_keeps_the_one_of_the_target(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(language, "_translations", lambda _: {})
+    chosen = re.compile(
+        r'<select id="([^"]+)-language" name="language">.*?value="(\w+)"[^>]* selected'
+    )
+    dutch = ("accept-language", "nl-BE, en;q=0.5")
+
+    async def story(house: House) -> None:
+        browser = Browser(house.app)
+        await browser.sign_in()
+        page = (await browser.get("/notices", dutch)).body.decode()
+        assert chosen.findall(page) == [("t", "nl")]
+        for code, it in LANGUAGES.items():
+            assert f'<option value="{code}" lang="{code}"' in page
+            assert f">{it.name}</option>" in page
+        form = {"kind": "slack", "address": "https://hooks.slack.com/x", "language": "ja"}
+        assert (await browser.form("/notices", "/notices/targets", **form)).status == 303
+        (target,) = (await house.client.get(TARGETS)).json["items"]
+        assert target["language"] == "ja"
+        page = (await browser.get("/notices")).body.decode()
+        assert chosen.findall(page) == [("t", "en"), (target["id"], "ja")]
+        assert '<span lang="ja" translate="no">日本語</span>' in page
+        at = f"/notices/targets/{target['id']}"
+        assert (await browser.form("/notices", at, name="New")).status == 303
+        (target,) = (await house.client.get(TARGETS)).json["items"]
+        assert (target["name"], target["language"]) == ("New", "ja")
+        assert (await browser.form("/notices", at, language="it")).status == 303
+        (target,) = (await house.client.get(TARGETS)).json["items"]
+        assert target["language"] == "it"
+        assert (await browser.form("/notices", at, language="tlh")).status == 422
 
     live(story)
 

@@ -28,7 +28,8 @@ NASTY = '"><script>alert(1)</script>'
 class Person:
     """Somebody with a browser that follows no script."""
 
-    def __init__(self, server: HomingServer, key: str = KEY) -> None:
+    def __init__(self, server: HomingServer, key: str = KEY, *, accept_language: str = "") -> None:
+        self._language = accept_language
         self._host = server.url.removeprefix("http://")
         self._cookies: dict[str, str] = {}
         response, _ = self.send("/sign-in", {"key": key})
@@ -38,6 +39,7 @@ class Person:
         connection = HTTPConnection(self._host, timeout=120)
         cookies = "; ".join(f"{name}={value}" for name, value in self._cookies.items())
         headers = {"cookie": cookies, "accept": "text/html", "content-type": kind}
+        headers["accept-language"] = self._language
         connection.request(method, path, body or None, headers)
         response = connection.getresponse()
         text = response.read().decode()

@@ -391,7 +391,7 @@ def test_a_viewer_sees_everything_and_is_offered_no_change() -> None:
             got = await browser.get(path)
             assert got.status == 200, path
             forms = set(re.findall(rb'<form[^>]*method="post"[^>]*action="([^"]+)"', got.body))
-            assert forms == {b"/portal/leave"}, path
+            assert forms == {b"/portal/leave", b"/portal/language"}, path
         refused = await browser.get(f"{HOME}/new")
         assert (refused.status, "does not allow this" in text(refused)) == (403, True)
 

@@ -10,6 +10,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 from msgspec import Struct
 
 from homing.errors import Forbidden
+from homing.languages.sentences import say
 from homing.policy.admission import DEFAULT_TENANT
 from homing.policy.audit import Who
 from homing.policy.keys import Role
@@ -60,7 +61,9 @@ class Caller(Struct, frozen=True):
     def must_be(self, roles: frozenset[Role]) -> None:
         """Raises Forbidden if the caller's role is none of these."""
         if self.role not in roles:
-            raise Forbidden(f"A key with the role {self.role} may not do this.")
+            raise Forbidden(
+                say("A key with the role {role} may not do this.", role=self.role.value)
+            )
 
     def count_change(self) -> None:
         """Counts a changing call; raises TooMany. The operator's callers have no limit."""
@@ -70,7 +73,9 @@ class Caller(Struct, frozen=True):
     def must_write(self, tenant: str) -> None:
         """Raises Forbidden for a tenant other than the caller's own, whether it exists or not."""
         if not self.sees(tenant):
-            raise Forbidden(f"This key may only write to the tenant {self.tenant}.")
+            raise Forbidden(
+                say("This key may only write to the tenant {tenant}.", tenant=str(self.tenant))
+            )
 
     def sees(self, tenant: str) -> bool:
         """Whether the caller may see objects of this tenant."""

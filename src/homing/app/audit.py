@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from homing.app.access import ADMINS, READERS, Caller, use_case
 from homing.app.refusals import Refusals
 from homing.errors import FieldProblem, Invalid, TooMany
+from homing.languages.sentences import say
 from homing.model import read_id, show_id
 from homing.policy.audit import (
     AuditEntry,
@@ -97,7 +98,7 @@ class Audit:
         now = self._now()
         running = [it for it, since in self._exports.items() if now - since < EXPORT_LIFE_MS]
         if caller.tenant in running or len(running) >= EXPORTS_AT_ONCE:
-            detail = "Another export of the audit log is running."
+            detail = say("Another export of the audit log is running.")
             raise TooMany(detail, after_ms=EXPORT_AGAIN_MS)
         pages = self._pages(caller, conditions, now)
         return _with_first(await anext(pages), pages)  # It has begun: it will be ended, too.
@@ -222,7 +223,7 @@ async def _with_first(
 def _scoped(caller: Caller, conditions: AuditFilter) -> AuditFilter:
     """The conditions limited to the caller's tenant; raises Invalid."""
     problems = [
-        FieldProblem(name, f"must be at most {TEXT_CHARS_MAX} characters")
+        FieldProblem(name, say("must be at most {limit} characters", limit=TEXT_CHARS_MAX))
         for name in ("who", "action", "object")
         if len(getattr(conditions, name) or "") > TEXT_CHARS_MAX
     ]

@@ -18,6 +18,7 @@ from homing.app.access import Caller
 from homing.app.throttle import Throttle
 from homing.engine.keys import ApiKeys
 from homing.errors import NotAuthorized
+from homing.languages.sentences import say
 from homing.policy.keys import Role, read_key
 from homing.policy.networks import Network
 from homing.policy.reach import read_address
@@ -122,7 +123,7 @@ class Authenticator:
         if caller is None:
             self.on_anonymous(source, "wrong key")
             await self._throttle.wrong(source)
-            raise NotAuthorized("This key is wrong, expired or revoked.")
+            raise NotAuthorized(say("This key is wrong, expired or revoked."))
         return caller
 
     async def _find(self, text: bytes) -> Caller | None:

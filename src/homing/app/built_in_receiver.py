@@ -5,6 +5,7 @@ from __future__ import annotations
 from homing.app.access import MANAGERS, READERS, Caller, use_case
 from homing.app.subscriptions import Drafted, Subscriptions
 from homing.errors import Conflict, NotFound
+from homing.languages.sentences import say
 from homing.model import Subscription
 from homing.policy.admission import SubscriptionDraft
 from homing.policy.built_in_receiver import is_receiver_path, receiver_url
@@ -38,7 +39,7 @@ class BuiltInReceiver:
         Raises NotFound, Forbidden, TooMany, or Conflict if the tenant has it already.
         """
         if not self.available:
-            raise NotFound("This process has no built-in receiver.")
+            raise NotFound(say("This process has no built-in receiver."))
         tenant = caller.tenant_or_default(tenant)
         draft = SubscriptionDraft(
             tenant=tenant, url=self.url(tenant), types=("*",), description="The built-in receiver"
@@ -50,7 +51,7 @@ class BuiltInReceiver:
             tenant=draft.tenant, before_id=None, limit=SEARCHED_MAX
         )
         if any(it.url == draft.url for it in rows):
-            raise Conflict("The tenant has the built-in receiver already.")
+            raise Conflict(say("The tenant has the built-in receiver already."))
 
     @use_case(READERS)
     async def only_subscription(self, caller: Caller, *, tenant: str) -> Subscription | None:
@@ -62,5 +63,5 @@ class BuiltInReceiver:
             tenant=caller.scope_one(tenant), before_id=None, limit=FEW
         )
         if any(it.url != self.url(tenant) for it in rows):
-            raise NotFound("The tenant has other subscriptions.")
+            raise NotFound(say("The tenant has other subscriptions."))
         return rows[0] if rows else None

@@ -9,9 +9,9 @@ from msgspec import Struct
 from homing.app.access import READERS, Caller, use_case
 from homing.app.deliveries import visible_endpoint_id
 from homing.engine.engine import Engine
+from homing.languages.sentences import Sentence
 from homing.model import Attempt, Endpoint
 from homing.policy.incidents import explain_incident
-from homing.policy.sentences import Sentence
 from homing.ports import CauseRow, ViewStore
 from homing.ports.views import HOUR_MS
 

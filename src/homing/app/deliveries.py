@@ -11,6 +11,7 @@ from homing.app.access import MANAGERS, READERS, Caller, use_case
 from homing.app.quotas import Quotas
 from homing.engine.engine import Engine
 from homing.errors import AlreadyFinished, Conflict, Gone, NotFound
+from homing.languages.sentences import Sentence, say
 from homing.model import (
     Attempt,
     Cause,
@@ -26,7 +27,6 @@ from homing.policy.causes import is_of_class, key_of
 from homing.policy.explain import Facts, explain
 from homing.policy.retry import ahead, why_not_now
 from homing.policy.sent_request import SentRequest, sent_request
-from homing.policy.sentences import Sentence
 from homing.ports import DeliveryFilter, DeliveryRow, ViewStore
 
 COUNT_MAX = 100_000  # pending rows that are counted
@@ -173,7 +173,7 @@ class Deliveries:
         attempts = await self._views.attempts(delivery_id)
         attempt = next((it for it in attempts if it.number == number), None)
         if attempt is None:
-            raise NotFound(f"The delivery has no attempt {number}.")
+            raise NotFound(say("The delivery has no attempt {number}.", number=str(number)))
         tenant = row.delivery.tenant
         event = await self._views.event(row.event_key, tenant=tenant)
         if event is None:
@@ -315,7 +315,7 @@ class Deliveries:
     async def _visible(self, caller: Caller, delivery_id: int) -> DeliveryRow:
         row = await self._views.delivery(delivery_id)
         if row is None or not caller.sees(row.delivery.tenant):
-            raise NotFound("There is no such delivery, or it is past retention.")
+            raise NotFound(say("There is no such delivery, or it is past retention."))
         return row
 
     async def _scoped(self, caller: Caller, conditions: DeliveryFilter) -> DeliveryFilter:

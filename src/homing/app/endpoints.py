@@ -9,6 +9,7 @@ from msgspec import Struct
 from homing.app.access import ADMINS, MANAGERS, READERS, Caller, use_case
 from homing.engine.engine import Engine
 from homing.errors import NotFound
+from homing.languages.sentences import say
 from homing.model import Attempt, Cause, Endpoint, State, Status, Subscription, Transition
 from homing.policy.health import HealthRules
 from homing.ports import DeliveryFilter, DeliveryRow, ViewStore
@@ -209,13 +210,13 @@ class Endpoints:
         else:
             found = await self._views.subscription(subscription_id)
         if found is None or found.endpoint_id != endpoint.id or found.deleted_at is not None:
-            raise NotFound("This endpoint has no such subscription.")
+            raise NotFound(say("This endpoint has no such subscription."))
         return await self._engine.test_send(found.id)
 
     async def _visible(self, caller: Caller, endpoint_id: int) -> Endpoint:
         endpoint = await self._views.endpoint(endpoint_id)
         if endpoint is None or not caller.sees(endpoint.tenant):
-            raise NotFound("There is no such endpoint.")
+            raise NotFound(say("There is no such endpoint."))
         return endpoint
 
     async def _subscriptions(self, endpoint: Endpoint) -> list[Subscription]:

@@ -9,6 +9,7 @@ from homing.engine.engine import Engine
 from homing.engine.keys import ApiKeys
 from homing.engine.portal import Portal
 from homing.errors import FieldProblem, Invalid, NotFound
+from homing.languages.sentences import say
 from homing.policy.admission import KEY_RULE, is_key, tenant_problem
 from homing.policy.payload_fields import VALUE_CHARS_MAX
 from homing.ports.erasures import Erasure
@@ -62,22 +63,37 @@ class Erasures:
         kinds = {"event": draft.event, "field": draft.field, "everything": draft.everything or None}
         given = [name for name, value in kinds.items() if value is not None]
         if len(given) != 1:
-            reason = "give exactly one of event, field and everything"
+            reason = say("give exactly one of event, field and everything")
             return tuple(FieldProblem(name, reason) for name in given[1:] or ("event",))
         problems = list(tenant_problem(draft.tenant, "tenant")) if draft.tenant is not None else []
         if draft.event is not None and not is_key(draft.event):
             problems.append(FieldProblem("event", KEY_RULE))
         if draft.field is not None and draft.field not in self.fields:
-            listed = ", ".join(self.fields) or "none is set"
-            reason = f"must be one of the payload fields that are indexed (search_fields: {listed})"
+            reason = (
+                say(
+                    "must be one of the payload fields that are indexed ({setting}: {names})",
+                    setting="search_fields",
+                    names=", ".join(self.fields),
+                )
+                if self.fields
+                else say(
+                    "must be one of the payload fields that are indexed ({setting}: none is set)",
+                    setting="search_fields",
+                )
+            )
             problems.append(FieldProblem("field", reason))
         if draft.field is not None and not 0 < len(draft.value or "") <= VALUE_CHARS_MAX:
-            reason = f"must have 1 to {VALUE_CHARS_MAX} characters: other values are not indexed"
+            reason = say(
+                "must have 1 to {limit} characters: other values are not indexed",
+                limit=VALUE_CHARS_MAX,
+            )
             problems.append(FieldProblem("value", reason))
         if draft.field is None and draft.value is not None:
-            problems.append(FieldProblem("value", "must be given together with field"))
+            problems.append(
+                FieldProblem("value", say("must be given together with {field}", field="field"))
+            )
         if draft.everything and draft.tenant is None:
-            problems.append(FieldProblem("tenant", "must name the tenant that is erased"))
+            problems.append(FieldProblem("tenant", say("must name the tenant that is erased")))
         return tuple(problems)
 
     async def _revoke_keys(self, tenant: str) -> None:
@@ -97,7 +113,7 @@ class Erasures:
         """The erasure; raises NotFound."""
         erasure = await self._erasures.get(erasure_id)
         if not caller.sees(erasure.tenant):
-            raise NotFound("There is no such erasure.")
+            raise NotFound(say("There is no such erasure."))
         return erasure
 
     @use_case(READERS)

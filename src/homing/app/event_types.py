@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from homing.app.access import MANAGERS, NO_TENANT, READERS, Caller, use_case
 from homing.engine.engine import Engine
 from homing.errors import NotFound
+from homing.languages.sentences import say
 from homing.policy.admission import is_type
 from homing.policy.event_check_rules import CheckRules
 from homing.policy.event_schema import problem_of
@@ -52,7 +53,7 @@ class EventTypes:
         """
         owner = caller.scope_one(tenant)
         if owner == NO_TENANT:
-            raise NotFound("There is no such tenant.")
+            raise NotFound(say("There is no such tenant."))
         return owner, await self._engine.event_types.whole(owner)
 
     @use_case(MANAGERS, changes=True)
@@ -88,4 +89,4 @@ class EventTypes:
                 return await self._engine.event_types.get(owner, name)
         except NotFound:
             pass
-        raise NotFound("The tenant has no such event type.")
+        raise NotFound(say("The tenant has no such event type."))

@@ -10,6 +10,7 @@ from msgspec import Struct
 from homing.app.access import MANAGERS, READERS, Caller, use_case
 from homing.app.slices import Slices
 from homing.errors import FieldProblem, Invalid, NotFound
+from homing.languages.sentences import say
 from homing.model import Connector, Event, Subscription
 from homing.policy.admission import TYPE_RULE, is_key, is_type
 from homing.policy.filters import read_affordable
@@ -19,7 +20,7 @@ from homing.ports import DeliveryRow, EventRow, ViewStore
 
 DELIVERIES_MAX = 200  # of one event that are shown
 SUBSCRIPTIONS_MAX = 200  # for which a missing delivery is explained
-_ITS_OWN_ENDPOINT = (
+_ITS_OWN_ENDPOINT = say(
     "The event is about the endpoint of this subscription, so it is not sent to that endpoint."
 )
 
@@ -69,7 +70,7 @@ class Events:
         tenant = caller.scope_one(tenant)
         row = await self._views.event(key, tenant=tenant) if is_key(key) else None
         if row is None:
-            raise NotFound("The tenant has no such event, or it is past retention.")
+            raise NotFound(say("The tenant has no such event, or it is past retention."))
         rows = await self._views.event_deliveries(row.event.id, limit=DELIVERIES_MAX + 1)
         others, others_more = await self._unmatched(row.event, rows)
         more = len(rows) > DELIVERIES_MAX
@@ -121,7 +122,7 @@ class Events:
         kinds = [name for name, value in given.items() if value is not None]
         parsed = read_affordable(filters, connector)
         if len(kinds) > 1:
-            reason = f"must not be given together with {kinds[0]}"
+            reason = say("must not be given together with {field}", field=kinds[0])
             raise Invalid(problems=tuple(FieldProblem(name, reason) for name in kinds[1:]))
         if data is not None:
             return await self._slices.run(parsed, data), None
@@ -132,7 +133,7 @@ class Events:
         if key is not None:
             row = await self._views.event(key, tenant=tenant) if is_key(key) else None
             if row is None:
-                raise NotFound(f"Tenant {tenant} has no such event.")
+                raise NotFound(say("Tenant {tenant} has no such event.", tenant=tenant))
             return row.event
         if event_type is not None and not is_type(event_type):
             raise Invalid(problems=(FieldProblem("type", TYPE_RULE),))
@@ -140,7 +141,9 @@ class Events:
             tenant=tenant, event_type=event_type, before_id=None, limit=1
         )
         if not rows:
-            raise NotFound(f"Tenant {tenant} has no such event recently: give data instead.")
+            raise NotFound(
+                say("Tenant {tenant} has no such event recently: give data instead.", tenant=tenant)
+            )
         return rows[0].event
 
     @use_case(MANAGERS)

@@ -12,6 +12,7 @@ from homing.app.endpoints import EndpointListed, Endpoints
 from homing.app.events import Events
 from homing.app.subscriptions import Subscriptions
 from homing.errors import TooMany
+from homing.languages.sentences import say
 from homing.model import State, Subscription
 from homing.ports import DeliveryFilter, DeliveryRow, EventRow
 
@@ -102,7 +103,7 @@ class Exports:
         now = self._now()
         running = [it for it, since in self._running.items() if now - since < LIFE_MS]
         if caller.tenant in running or len(running) >= AT_ONCE:
-            raise TooMany("Another export is running.", after_ms=AGAIN_MS)
+            raise TooMany(say("Another export is running."), after_ms=AGAIN_MS)
         pages = self._pages(caller.tenant, page, now)
         return _with_first(await anext(pages), pages)  # It has begun: it will be ended, too.
 

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from homing.app.access import READERS, Caller, use_case
 from homing.errors import NotFound
+from homing.languages.sentences import say
 from homing.model import Cause, Endpoint, State
 from homing.ports import CauseRow, Ledger, ViewStore
 from homing.ports.views import HOUR_MS, Counts, EndpointSort, Expiring, Rollup
@@ -52,7 +53,7 @@ class Figures:
         if endpoint_id is not None:
             endpoint = await self._views.endpoint(endpoint_id)
             if endpoint is None or not caller.sees(endpoint.tenant):
-                raise NotFound("There is no such endpoint.")
+                raise NotFound(say("There is no such endpoint."))
             tenant = None
         return await self._views.rollups(
             endpoint_id=endpoint_id, tenant=tenant, since=now - span_ms, until=now + 1

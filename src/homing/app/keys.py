@@ -5,6 +5,7 @@ from __future__ import annotations
 from homing.app.access import ADMINS, Caller, use_case
 from homing.engine.keys import ApiKeys
 from homing.errors import FieldProblem, Invalid
+from homing.languages.sentences import say
 from homing.policy.admission import DEFAULT_TENANT, read_time, tenant_problem
 from homing.policy.keys import NAME_LENGTH_MAX, ApiKey, Role
 from homing.policy.moments import TIME_MAX, read_duration
@@ -25,18 +26,20 @@ class Keys:
         """A new key and its text, which is not stored; raises Invalid or Conflict."""
         problems: list[FieldProblem] = []
         if not (1 <= len(name) <= NAME_LENGTH_MAX and name.isprintable()):
-            reason = f"must be 1 to {NAME_LENGTH_MAX} printable characters"
+            reason = say("must be 1 to {limit} printable characters", limit=NAME_LENGTH_MAX)
             problems.append(FieldProblem("name", reason))
         if tenant is not None:
             if role in _WITHOUT_TENANT:
-                reason = f"must not be given: a key with the role {role} has no tenant"
+                reason = say(
+                    "must not be given: a key with the role {role} has no tenant", role=role.value
+                )
                 problems.append(FieldProblem("tenant", reason))
             problems.extend(tenant_problem(tenant))
         expires_at = None
         if expires is not None:
             expires_at = self._expiry(expires)
             if expires_at is None:
-                reason = "must be a future RFC 3339 time, or a duration from now like 90d"
+                reason = say("must be a future RFC 3339 time, or a duration from now like 90d")
                 problems.append(FieldProblem("expires", reason))
         if problems:
             raise Invalid(problems=tuple(problems))

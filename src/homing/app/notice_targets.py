@@ -12,6 +12,7 @@ from homing.app.options import AppOptions
 from homing.engine.engine import Engine
 from homing.engine.time_zones import zone_of
 from homing.errors import Invalid, NotFound
+from homing.languages.sentences import say
 from homing.policy.admission import tenant_problem
 from homing.policy.audit import Who
 from homing.policy.notices import (
@@ -78,7 +79,7 @@ class NoticeTargets:
     async def change(
         self, caller: Caller, target_id: int, changes: Mapping[str, Any]
     ) -> NoticeTarget:
-        """Changes the name, notice kinds or quiet hours of a target; raises NotFound or Invalid."""
+        """Changes fields of a target, not its kind and address; raises NotFound or Invalid."""
         await self._visible(caller, target_id)
 
         def draft_of(before: NoticeTarget) -> TargetDraft:
@@ -90,6 +91,7 @@ class NoticeTargets:
                 kinds=before.kinds,
                 quiet_hours=before.quiet_hours,
                 time_zone=before.time_zone,
+                language=before.language,
             )
             return check_target(
                 replace(draft, **changes),
@@ -148,7 +150,7 @@ class NoticeTargets:
     async def confirm(self, token: str, source: str = "") -> NoticeTarget:
         """Confirms an e-mail address by the token of its link; raises NotFound. Needs no key."""
         if not token or len(token) > TOKEN_CHARS_MAX:
-            raise NotFound("This link is not valid.")
+            raise NotFound(say("This link is not valid."))
         with acting(Who("the link in an e-mail", tenant="", address=source), CONFIRM):
             return await self._engine.notice_targets.confirm(token)
 
@@ -158,7 +160,7 @@ class NoticeTargets:
         except NotFound:
             target = None
         if target is None or not caller.sees(target.tenant):
-            raise NotFound("There is no such notice target.")
+            raise NotFound(say("There is no such notice target."))
         return target
 
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from homing.app.access import ADMINS, Caller
 from homing.app.simulation import Simulate
+from homing.languages.sentences import say
 from homing.model import Target, Verification
 from homing.policy.built_in_receiver import HOST
 from homing.policy.networks import Network
@@ -41,7 +42,7 @@ class AppOptions(Struct, frozen=True):
     tenant_quotas: Mapping[str, Quota] = MappingProxyType({})
     metrics_networks: tuple[Network, ...] = ()  # where metrics are read without a key
     settings: tuple[SettingShown, ...] = ()  # for the system page
-    mail_problem: str = "must not be email: this installation sends none"  # empty: it does
+    mail_problem: str = say("must not be email: this installation sends none")  # empty: it does
     is_draining: Callable[[], bool] = bool  # a stop has begun, and requests are still served
     people: PeopleOptions = PeopleOptions()
     has_receiver: bool = False  # the sender reaches the built-in receiver of this server
@@ -69,8 +70,8 @@ class AppOptions(Struct, frozen=True):
         why = self.refuses(target)
         if not why:
             return ""
-        _log.info("URL refused", url=url, tenant=tenant, by=caller.name, why=why)
-        return f"{REFUSED}: {why}" if caller.may(ADMINS) else REFUSED
+        _log.info("URL refused", url=url, tenant=tenant, by=caller.name, why=str(why))
+        return say("is not allowed as a target: {why}", why=why) if caller.may(ADMINS) else REFUSED
 
     def __repr__(self) -> str:
         return "AppOptions(****)"

@@ -12,6 +12,7 @@ from ipaddress import IPv6Address
 
 from homing.app.access import Caller
 from homing.errors import Forbidden
+from homing.languages.sentences import say
 from homing.policy.people import PeopleOptions, is_name, read_groups, rule_of
 from homing.policy.reach import read_address
 
@@ -44,7 +45,7 @@ class People:
         person = _text(names[0]) if len(names) == 1 else ""
         if not is_name(person):
             self.on_refused(source, "no name from the proxy")
-            raise Forbidden("The proxy does not name one person.")
+            raise Forbidden(say("The proxy does not name one person."))
         groups: tuple[str, ...] = ()
         if self._groups:
             groups = read_groups(
@@ -53,7 +54,7 @@ class People:
         rule = rule_of(self._rules, person, groups)
         if rule is None:
             self.on_refused(source, "a person without a rule")
-            raise Forbidden(f"No rule of this installation admits {person}.")
+            raise Forbidden(say("No rule of this installation admits {person}.", person=person))
         return Caller(
             person,
             rule.role,

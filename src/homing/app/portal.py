@@ -16,6 +16,7 @@ from homing.app.access import MANAGERS, NO_TENANT, READERS, Caller, use_case
 from homing.app.options import AppOptions
 from homing.engine.portal import Portal
 from homing.errors import FieldProblem, Forbidden, Invalid, NotFound, PortalClosed
+from homing.languages.sentences import say
 from homing.policy.admission import tenant_problem
 from homing.policy.audit import Who
 from homing.policy.portal import (
@@ -38,12 +39,12 @@ from homing.policy.portal import (
 from homing.ports.audit import acting
 
 OPEN = "portal_links.open"
-UNKNOWN = "This link is not valid."
+UNKNOWN = say("This link is not valid.")
 ENDINGS = {
-    LinkState.OPEN: "This link was opened already, and a link works only once.",
-    LinkState.ENDED: "This session has ended, because its time is over.",
-    LinkState.EXPIRED: "This link was not opened in time.",
-    LinkState.REVOKED: "This access was withdrawn.",
+    LinkState.OPEN: say("This link was opened already, and a link works only once."),
+    LinkState.ENDED: say("This session has ended, because its time is over."),
+    LinkState.EXPIRED: say("This link was not opened in time."),
+    LinkState.REVOKED: say("This access was withdrawn."),
 }
 
 
@@ -82,7 +83,13 @@ class PortalLinks:
         if terms is None or problems:
             raise Invalid(problems=tuple(problems))
         if caller.role not in ROLES[terms.role]:
-            raise Forbidden(f"A key with the role {caller.role} makes no {terms.role} links.")
+            raise Forbidden(
+                say(
+                    "A key with the role {role} makes no {other} links.",
+                    role=caller.role.value,
+                    other=terms.role.value,
+                )
+            )
         link, secret = await self._portal.create(
             owner, terms, made_by=caller.by, key_id=caller.key_id
         )
@@ -102,7 +109,7 @@ class PortalLinks:
         """Revokes a link and ends its session at once; raises NotFound."""
         link = await self._portal.link(link_id)
         if link is None or not caller.sees(link.tenant):
-            raise NotFound("There is no such portal link.")
+            raise NotFound(say("There is no such portal link."))
         await self._portal.revoke(link_id)
 
     # --- for people who have a link, and no key ------------------------------------------------
@@ -137,7 +144,7 @@ class PortalLinks:
         given = read_token(self.key, Use.SESSION, text)
         link = None if given is None else await self._portal.session(given.link_id)
         if given is None or link is None or not given.fits(link.session_hash):
-            raise PortalClosed("There is no open session.")
+            raise PortalClosed(say("There is no open session."))
         if link.state(self._now()) is not LinkState.OPEN:
             raise self._closed(link)
         if not await self._portal.key_works(link):
@@ -183,7 +190,7 @@ class PortalLooks:
         """The settings of a tenant, by default the caller's; raises NotFound for another one."""
         owner = caller.scope_one(tenant)
         if owner == NO_TENANT:
-            raise NotFound("There is no such tenant.")
+            raise NotFound(say("There is no such tenant."))
         return await self._portal.settings(owner)
 
     @use_case(MANAGERS, changes=True)
@@ -224,5 +231,5 @@ class PortalLooks:
         """The logo of a tenant; raises NotFound if it has another one now, or none."""
         logo = await self._portal.logo(tenant)
         if logo is None or logo.digest != digest:
-            raise NotFound("There is no such logo.")
+            raise NotFound(say("There is no such logo."))
         return logo

@@ -11,6 +11,7 @@ from msgspec import Struct
 from homing.app.access import MANAGERS, READERS, Caller, use_case
 from homing.engine.engine import Engine
 from homing.errors import BehindRetention, Conflict, FieldProblem, Gone, Invalid, NotFound, TooMany
+from homing.languages.sentences import say
 from homing.model import Event, Subscription, id_floor
 from homing.policy.pull import CURSOR_RULE, Cursors, reader_problem
 from homing.ports import ViewStore
@@ -170,11 +171,13 @@ class Pull:
     async def _found(self, caller: Caller, subscription_id: int) -> Subscription:
         found = await self._views.subscription(subscription_id)
         if found is None or found.deleted_at is not None or not caller.sees(found.tenant):
-            raise NotFound("There is no such subscription.")
+            raise NotFound(say("There is no such subscription."))
         if found.url:
             raise Conflict(
-                "The events of this subscription are sent to its URL: "
-                "only those of a subscription without a URL can be read."
+                say(
+                    "The events of this subscription are sent to its URL: "
+                    "only those of a subscription without a URL can be read."
+                )
             )
         return found
 

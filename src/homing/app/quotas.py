@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from homing.errors import TooMany
+from homing.languages.sentences import many
 from homing.policy.quota import Quota, use_change, use_rate
 from homing.ports import Receipt, ViewStore
 
@@ -65,8 +66,12 @@ class Quotas:
                 continue
             use = use_rate(self._rates.get(tenant, 0), count, rate, now=now)
             if use.wait_ms:
-                events = "1 event" if rate == 1 else f"{rate:,} events"
-                detail = f"The tenant {tenant} may publish {events} per second."
+                detail = many(
+                    "The tenant {tenant} may publish {count} event per second.",
+                    "The tenant {tenant} may publish {count} events per second.",
+                    rate,
+                    tenant=tenant,
+                )
                 raise TooMany(detail, after_ms=use.wait_ms)
             used[tenant] = use.until
         for tenant, until in used.items():
@@ -90,7 +95,12 @@ class Quotas:
             known = (at, await self._views.pending_of(tenant))
             _remember(self._pending, tenant, known)
         if known[1] >= limit:
-            detail = f"The tenant {tenant} may have at most {limit:,} pending deliveries."
+            detail = many(
+                "The tenant {tenant} may have at most {count} pending delivery.",
+                "The tenant {tenant} may have at most {count} pending deliveries.",
+                limit,
+                tenant=tenant,
+            )
             raise TooMany(detail, after_ms=PENDING_AGAIN_MS)
 
     def count_change(self, tenant: str) -> None:
@@ -100,8 +110,12 @@ class Quotas:
             return
         use = use_change(self._changes.get(tenant, 0), limit, now=self._now())
         if use.wait_ms:
-            changes = "1 change" if limit == 1 else f"{limit:,} changes"
-            detail = f"The tenant {tenant} may make {changes} per minute."
+            detail = many(
+                "The tenant {tenant} may make {count} change per minute.",
+                "The tenant {tenant} may make {count} changes per minute.",
+                limit,
+                tenant=tenant,
+            )
             raise TooMany(detail, after_ms=use.wait_ms)
         _remember(self._changes, tenant, use.until)
 
@@ -109,8 +123,12 @@ class Quotas:
         """Raises TooMany if a tenant has used up its quota of subscriptions."""
         limit = self.of(tenant).subscriptions_max
         if limit and await self._views.subscriptions_of(tenant, limit=limit) >= limit:
-            many = "1 subscription" if limit == 1 else f"{limit:,} subscriptions"
-            detail = f"The tenant {tenant} may have at most {many}."
+            detail = many(
+                "The tenant {tenant} may have at most {count} subscription.",
+                "The tenant {tenant} may have at most {count} subscriptions.",
+                limit,
+                tenant=tenant,
+            )
             raise TooMany(detail, after_ms=SUBSCRIPTIONS_AGAIN_MS)
 
 

@@ -58,6 +58,7 @@ class Refusals:
 
     def refused(self, caller: Caller, use_case: Callable[..., Any] | None, why: str) -> None:
         """A caller with a key may not call this use case."""
+        why = str(why)  # In the audit log, every text is English.
         action = SEVERAL if use_case is None else action_of(use_case)
         tenant: str | None = caller.tenant
         if tenant not in self._tenants and len(self._tenants) >= TENANTS_MAX:

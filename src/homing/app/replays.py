@@ -11,6 +11,7 @@ from homing.app.deliveries import visible_endpoint_id
 from homing.app.quotas import Quotas
 from homing.engine.engine import Engine
 from homing.errors import FieldProblem, Invalid, NotFound
+from homing.languages.sentences import say
 from homing.model import Endpoint, Status
 from homing.policy.admission import DEFAULT_TENANT
 from homing.policy.backfill import PER_SECOND, PastStart, check_start, check_subscription
@@ -19,7 +20,7 @@ from homing.ports import ReplayFilter, ReplayJob, ViewStore
 from homing.ports.views import HOUR_MS
 
 LATE_MAX_MS = 24 * HOUR_MS  # how long after its window a delivery is dropped at the latest
-ONLY_FINISHED = "must not be pending: only finished deliveries are replayed"
+ONLY_FINISHED = say("must not be pending: only finished deliveries are replayed")
 
 
 class Replays:
@@ -102,7 +103,7 @@ class Replays:
     ) -> ReplayFilter:
         found = await self._views.subscription(subscription_id)
         if found is None or found.deleted_at is not None or not caller.sees(found.tenant):
-            raise NotFound("There is no such subscription.")
+            raise NotFound(say("There is no such subscription."))
         check_subscription(found)
         retention_ms = self._engine.retention_of(found.tenant)
         start = PastStart(since, per_second)

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from homing.app.access import READERS, Caller, use_case
 from homing.engine.engine import Engine
+from homing.languages.sentences import say
 from homing.model import Endpoint, show_id
 from homing.policy.search import SearchQuery, read_query
 from homing.policy.url import host_of
@@ -21,8 +22,8 @@ from homing.ports.views import EventSummary
 
 HITS_MAX = 20
 TENANTS_MAX = 1_000  # whose subscriptions are searched for an event type
-_TENANTS_NOTE = "Only some of the tenants were searched: put tenant:NAME before the text."
-_PARTS_NOTE = (
+_TENANTS_NOTE = say("Only some of the tenants were searched: put tenant:NAME before the text.")
+_PARTS_NOTE = say(
     "Only some of the endpoints were searched for a part of a URL: give the whole URL,"
     " or put tenant:NAME before the text."
 )
@@ -176,22 +177,26 @@ class Search:
         endpoints, _ = await views.endpoints(tenant=scope, state=None, before_id=None, limit=1)
         for row in deliveries:
             shown = show_id("dlv", row.delivery.id)
-            found.append(Example(shown, "a delivery by its id, or by the webhook-id of a request"))
+            finds = say("a delivery by its id, or by the webhook-id of a request")
+            found.append(Example(shown, finds))
         for one in events:
-            found.append(Example(one.event.key, "an event by the id that its publisher gave it"))
-            found.append(Example(one.event.type, "the events of a type"))
+            finds = say("an event by the id that its publisher gave it")
+            found.append(Example(one.event.key, finds))
+            found.append(Example(one.event.type, say("the events of a type")))
             for path, value in self._fields.values(one.event.data):
-                found.append(Example(f"{path}:{value}", "events by a value in their data"))
+                finds = say("events by a value in their data")
+                found.append(Example(f"{path}:{value}", finds))
         for endpoint in endpoints:
-            found.append(Example(host_of(endpoint.url), "endpoints by a part of their URL"))
-            found.append(Example(show_id("ep", endpoint.id), "an endpoint by its id"))
+            finds = say("endpoints by a part of their URL")
+            found.append(Example(host_of(endpoint.url), finds))
+            found.append(Example(show_id("ep", endpoint.id), say("an endpoint by its id")))
         return tuple(found)
 
 
 def _delivery_hit(row: DeliveryRow) -> Hit:
     it = row.delivery
     shown, status = show_id("dlv", it.id), row.status.value
-    title = f"{row.event_type} to {row.url}"
+    title = say("{type} to {url}", type=row.event_type, url=row.url)
     return Hit(HitKind.DELIVERY, shown, it.tenant, title, status, it.accepted_at)
 
 

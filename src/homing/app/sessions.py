@@ -17,6 +17,7 @@ from homing.app.auth import ADMIN_CALLER, Authenticator
 from homing.engine.keys import ApiKeys
 from homing.engine.sessions import SESSION_LIFE_MS
 from homing.errors import Forbidden, NotAuthorized
+from homing.languages.sentences import say
 from homing.policy.keys import read_key
 from homing.policy.sign_in_links import PREFIX, read_link
 from homing.ports import KeySession
@@ -26,7 +27,7 @@ __all__ = ["SESSION_LIFE_MS", "Sessions", "is_young"]
 
 SIGN_IN = "sessions.sign_in"
 ADMIN_HOLDER = "admin"  # differs in length from every key prefix
-BAD_LINK = "This link was used before, or it is too old. Sign in with a key."
+BAD_LINK = say("This link was used before, or it is too old. Sign in with a key.")
 CLOCKS_APART_MS = 60_000  # at most, of the process that opened a session and this one
 
 
@@ -52,7 +53,9 @@ class Sessions:
             return await self._sign_in_by_link(key, source)
         caller = await self._authenticator.caller_of(b"Bearer " + key, source)
         if caller.role not in READERS:
-            error = Forbidden(f"A key with the role {caller.role} may not use the dashboard.")
+            error = Forbidden(
+                say("A key with the role {role} may not use the dashboard.", role=caller.role.value)
+            )
             self.on_refused(caller, self.sign_in, error.detail)
             raise error
         given = read_key(key)
@@ -86,14 +89,14 @@ class Sessions:
     async def caller_of(self, session: KeySession | None, source: str = "") -> Caller:
         """The caller of a session; raises NotAuthorized if it or its key is not valid any more."""
         if session is None or not is_young(session, now=self._now()):
-            raise NotAuthorized("Sign in with a key.")
+            raise NotAuthorized(say("Sign in with a key."))
         if not await self._api_keys.session_lives(session.id):
-            raise NotAuthorized("This session has ended.")
+            raise NotAuthorized(say("This session has ended."))
         if session.holder == ADMIN_HOLDER:
             return replace(ADMIN_CALLER, address=source)
         key = await self._api_keys.named(session.holder)
         if key is None:
-            raise NotAuthorized("The key no longer works.")
+            raise NotAuthorized(say("The key no longer works."))
         return Caller(
             key.name,
             key.role,

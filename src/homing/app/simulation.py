@@ -9,6 +9,8 @@ from msgspec import Struct
 from homing.app.access import MANAGERS, Caller, use_case
 from homing.engine.engine import Engine
 from homing.errors import NotFound
+from homing.languages.language import ENGLISH
+from homing.languages.sentences import Sentence, say
 from homing.model import State
 from homing.policy.health import HealthRules
 from homing.ports import ViewStore
@@ -52,6 +54,7 @@ class SimulationAsked(Struct, frozen=True):
     every_ms: int  # between two events; 0: the traffic of ``endpoint``
     seed: int
     endpoint: SimulatedEndpoint | None = None
+    language: str = ENGLISH.code  # of the texts in the drawing
 
     @property
     def events(self) -> int:
@@ -146,7 +149,7 @@ class Simulations:
     async def run(self, caller: Caller, asked: Sequence[SimulationAsked]) -> list[SimulationShown]:
         """A result for each request; raises NotFound, TooMany or Unavailable."""
         if self._simulate is None:
-            raise NotFound("This process has no simulator.")
+            raise NotFound(say("This process has no simulator."))
         return await self._simulate(asked, caller.tenant)
 
     def run_for_ms(self, policies: Sequence[str], run_for_ms: int, *, to_ms: int) -> int:
@@ -164,7 +167,7 @@ class Simulations:
         """The traffic, policy, rules and counters of an endpoint; raises NotFound."""
         endpoint = await self._views.endpoint(endpoint_id)
         if endpoint is None or not caller.sees(endpoint.tenant):
-            raise NotFound("There is no such endpoint.")
+            raise NotFound(say("There is no such endpoint."))
         newest = next(iter(await self._views.subscriptions_to(endpoint_id, limit=1)), None)
         health, now = endpoint.health, self._now()
         return SimulatedEndpoint(
@@ -197,26 +200,35 @@ def _age(at: int | None, now: int) -> int | None:
     return None if at is None else max(now - at, 0) // _MINUTE_MS * _MINUTE_MS
 
 
-def verdict(asked: SimulationAsked, figures: SimulationFigures, span: Callable[[int], str]) -> str:
+def verdict(
+    asked: SimulationAsked, figures: SimulationFigures, span: Callable[[int], str]
+) -> Sentence:
     """The result in one sentence; ``span`` shows a duration."""
     lost, late = sum(figures.dropped.values()), figures.late
-    parts = [f"{lost:,} of {figures.accepted:,} deliveries are lost" if lost else "Nothing is lost"]
+    said = say("Nothing is lost")
+    if lost:
+        said = say("{lost} of {accepted} deliveries are lost", lost=lost, accepted=figures.accepted)
+    parts: list[Sentence] = []
     if figures.pending:
-        parts.append(f"{figures.pending:,} still wait when the simulation ends")
+        parts.append(say("{pending} still wait when the simulation ends", pending=figures.pending))
     if late.last_at_ms is None:
-        parts.append("no delivery is late")
+        parts.append(say("no delivery is late"))
     elif late.last_at_ms > asked.to_ms:
-        parts.append(
-            f"the last late one arrives {span(late.last_at_ms - asked.to_ms)} after recovery"
-        )
+        after = span(late.last_at_ms - asked.to_ms)
+        parts.append(say("the last late one arrives {span} after recovery", span=after))
     else:
-        parts.append("the last late one arrives before recovery")
+        parts.append(say("the last late one arrives before recovery"))
     if figures.frozen_ms:
         parts.append(
-            f"the endpoint is frozen for {span(figures.frozen_ms)}: a person must enable it"
+            say(
+                "the endpoint is frozen for {span}: a person must enable it",
+                span=span(figures.frozen_ms),
+            )
         )
     if figures.disabled_ms:
-        parts.append(f"the endpoint is disabled for {span(figures.disabled_ms)}")
+        parts.append(say("the endpoint is disabled for {span}", span=span(figures.disabled_ms)))
     if not figures.frozen_ms and not figures.disabled_ms:
-        parts.append("the endpoint stays enabled")
-    return "; ".join(parts) + "."
+        parts.append(say("the endpoint stays enabled"))
+    for part in parts:
+        said = say("{first}; {second}", first=said, second=part)
+    return say("{sentence}.", sentence=said)

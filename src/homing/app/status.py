@@ -15,6 +15,7 @@ from homing.engine.fleet.membership import FleetPulse
 from homing.engine.outage.detection import OutageView
 from homing.engine.relay import RelayPulse
 from homing.errors import HomingError, NotFound, ShuttingDown, StoreUnavailable, Unavailable
+from homing.languages.sentences import say
 from homing.policy.certificates import Warned, WatchedCertificate
 from homing.policy.explain import span_text
 from homing.ports import ClockState, FleetState, Ledger, ViewStore
@@ -69,7 +70,7 @@ class CertificateWarning(Struct, frozen=True):
 
 
 def _without_file(one: CertificateWarning) -> CertificateWarning:
-    problem = "its file cannot be used: ask the operator" if one.it.problem else ""
+    problem = say("its file cannot be used: ask the operator") if one.it.problem else ""
     return CertificateWarning(replace(one.it, file="", problem=problem), one.warned)
 
 

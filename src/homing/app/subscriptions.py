@@ -14,6 +14,7 @@ from homing.app.options import AppOptions
 from homing.app.quotas import Quotas
 from homing.engine.engine import Engine
 from homing.errors import FieldProblem, Invalid, NotFound
+from homing.languages.sentences import say
 from homing.model import SPEC, Attempt, Subscription, Target, Verification
 from homing.policy.admission import SubscriptionDraft, check_subscription
 from homing.policy.backfill import PastStart, creation_problems
@@ -23,7 +24,7 @@ from homing.policy.verification import needed
 from homing.ports import ReplayJob, ViewStore
 from homing.ports.audit import note_changed
 
-NO_ORIGIN = (
+NO_ORIGIN = say(
     "must not be cloudevents: its handshake names this sender, and the operator has not set "
     "public_url; use challenge"
 )
@@ -205,7 +206,7 @@ class Subscriptions:
     async def _visible(self, caller: Caller, subscription_id: int) -> Subscription:
         found = await self._views.subscription(subscription_id)
         if found is None or found.deleted_at is not None or not caller.sees(found.tenant):
-            raise NotFound("There is no such subscription.")
+            raise NotFound(say("There is no such subscription."))
         return found
 
     def _checked(
@@ -248,7 +249,7 @@ class Subscriptions:
 def check_overlap(overlap_ms: int) -> None:
     """Raises Invalid if old secrets or keys cannot sign for so long."""
     if not 0 <= overlap_ms <= OVERLAP_MS_MAX:
-        reason = f"must be 0 to {OVERLAP_MS_MAX}"
+        reason = say("must be {min} to {max}", min="0", max=str(OVERLAP_MS_MAX))
         raise Invalid(problems=(FieldProblem("overlap_ms", reason),))
 
 

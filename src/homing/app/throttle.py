@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from homing.errors import TooMany
+from homing.languages.sentences import say
 
 FREE = 10
 REGAIN_MS = 6_000
@@ -44,7 +45,9 @@ class Throttle:
         waiting = (over_ms + REGAIN_MS - 1) // REGAIN_MS
         if waiting > WAITING_MAX or self._held >= HELD_MAX:
             self._keep(source, used_until)
-            raise TooMany("Too many wrong keys were sent from this address.", after_ms=REGAIN_MS)
+            raise TooMany(
+                say("Too many wrong keys were sent from this address."), after_ms=REGAIN_MS
+            )
         self._keep(source, used_until + REGAIN_MS)
         self._held += 1
         try:

@@ -39,10 +39,21 @@ class NoticeKind(StrEnum):
     REMINDER = "reminder"
     RECOVERED = "recovered"
     FIRST_DROP = "first_drop"
+    CERTIFICATE = "certificate"
     GONE = "gone"
     OUTAGE = "outage"
     OUTAGE_OVER = "outage_over"
     COMMITS_LOST = "commits_lost"
+
+
+class Language(StrEnum):
+    """The language of the messages to a target."""
+
+    EN = "en"
+    NL = "nl"
+    IT = "it"
+    JA = "ja"
+    ZH = "zh"
 
 
 TargetArgument = Annotated[
@@ -94,7 +105,17 @@ def targets(*, remote: Remote, tenant: TenantFlag = None, limit: LimitFlag = 50)
     remote.list_items(
         lambda client: client.notice_targets(tenant=tenant),
         limit=limit,
-        columns=("id", "kind", "address", "name", "tenant", "notices", "quiet hours", "state"),
+        columns=(
+            "id",
+            "kind",
+            "address",
+            "name",
+            "tenant",
+            "notices",
+            "quiet hours",
+            "language",
+            "state",
+        ),
         row=_target_row,
         empty="There are no targets: nobody gets notices. "
         "`homing notices add email ops@example.com` adds one.",
@@ -111,6 +132,7 @@ def _target_row(one: NoticeTarget) -> tuple[object, ...]:
         one.tenant or "operator",
         " ".join(one.notices) or "all",
         quiet,
+        one.language,
         _state(one),
     )
 
@@ -148,6 +170,9 @@ def add(
     time_zone: Annotated[
         str, typer.Option(help="The time zone of the quiet hours, like Europe/Berlin.")
     ] = "UTC",
+    language: Annotated[
+        Language, typer.Option(help="The language of the messages to the target.")
+    ] = Language.EN,
 ) -> None:
     """Add a target that gets notices; an e-mail address of a tenant has to be confirmed."""
     chosen: list[NoticeName] = [it.value for it in only or ()]
@@ -161,6 +186,7 @@ def add(
             notices=chosen,
             quiet_hours=quiet_hours,
             time_zone=time_zone,
+            language=language.value,
         ),
         _view_created,
     )
@@ -190,6 +216,7 @@ def _view(out: Console, one: NoticeTarget) -> None:
                 ("tenant", one.tenant or "operator"),
                 ("notices", " ".join(one.notices) or "all"),
                 ("quiet hours", f"{one.quiet_hours} {one.time_zone}" if one.quiet_hours else ""),
+                ("language", one.language),
                 ("state", _state(one)),
                 ("last sent", ago(one.sent_at)),
             )
@@ -210,14 +237,22 @@ def change(
         typer.Option(help="Notices wait during these hours; an empty value ends quiet hours."),
     ] = None,
     time_zone: Annotated[str | None, typer.Option(help="The time zone of these hours.")] = None,
+    language: Annotated[
+        Language | None, typer.Option(help="The language of the messages to the target.")
+    ] = None,
 ) -> None:
-    """Change the name, the kinds of notices or the quiet hours of a target."""
+    """Change the name, kinds of notices, quiet hours or language of a target."""
     chosen: list[NoticeName] | None = None
     if only is not None:
         chosen = [it.value for it in only]
     remote.show(
         lambda client: client.change_notice_target(
-            target, name=name, notices=chosen, quiet_hours=quiet_hours, time_zone=time_zone
+            target,
+            name=name,
+            notices=chosen,
+            quiet_hours=quiet_hours,
+            time_zone=time_zone,
+            language=None if language is None else language.value,
         ),
         _view,
     )

@@ -18,6 +18,7 @@ from homing.cli.errors import Failed, Usage
 from homing.cli.import_structlog import import_structlog_alone
 from homing.cli.output import checked_output, plain
 from homing.errors import BadScenario
+from homing.languages.language import LANGUAGES
 
 if TYPE_CHECKING:
     from structlog.typing import EventDict
@@ -47,15 +48,20 @@ def simulate(
         Path | None,
         typer.Option("--html", help="Write a drawing to this self-contained HTML page."),
     ] = None,
+    language: Annotated[
+        str, typer.Option(help="The language of the SVG file: en, nl, it, ja or zh.")
+    ] = "en",
 ) -> None:
     """Play a scenario on virtual time: what would happen to my endpoint if it were down?"""
+    if language not in LANGUAGES:
+        raise typer.BadParameter(f"must be one of {', '.join(LANGUAGES)}", param_hint="--language")
     scenarios = _scenarios(scenario, compare)
     for path in (svg, html):
         _check_writable(path)
     _silence_logs()
     gc.set_threshold(*_GC_THRESHOLD)
     played = [_play(one) for one in scenarios]
-    unwritten = _draw(played, svg, html)
+    unwritten = _draw(played, svg, html, language)
     with checked_output():
         _print_lines(played) if as_json else _print_timeline(played)
     if unwritten:
@@ -145,7 +151,9 @@ def _progress(scenario: Scenario) -> Iterator[Callable[[float], None]]:
         yield lambda share: progress.update(task, completed=share)
 
 
-def _draw(played: list[tuple[Played, Summary]], svg: Path | None, html: Path | None) -> list[str]:
+def _draw(
+    played: list[tuple[Played, Summary]], svg: Path | None, html: Path | None, language: str
+) -> list[str]:
     """Write the drawings; the errors, to be raised after the result is printed."""
     unwritten: list[str] = []
     for path, kind in ((svg, "svg"), (html, "html")):
@@ -154,7 +162,7 @@ def _draw(played: list[tuple[Played, Summary]], svg: Path | None, html: Path | N
         if kind == "svg":
             from homing.sim.draw_svg import picture
 
-            text = picture(played)
+            text = picture(played, LANGUAGES[language])
         else:
             from homing.sim.draw_html import page
 

@@ -88,7 +88,7 @@ def refused(response: Response, endpoint: Endpoint, guard: int) -> tuple[Outcome
     """
     if not settings_changed(endpoint.guard_passed, guard):
         return Outcome.FAILED, response
-    return Outcome.SENDER_ERROR, replace(response, detail=REFUSED_SINCE)
+    return Outcome.SENDER_ERROR, replace(response, detail=str(REFUSED_SINCE))
 
 
 class LastBody:

@@ -18,6 +18,7 @@ import structlog
 from homing.engine.core import Core
 from homing.engine.fan_out import rfc3339
 from homing.errors import EventConflict, HomingError
+from homing.languages.sentences import say
 from homing.model import COUNTER_BITS, NODE_BITS, Subscription, id_floor, show_id
 from homing.policy.admission import EventDraft
 from homing.policy.certificates import CertificateFacts, Warned, WatchedCertificate, facts_of
@@ -68,7 +69,7 @@ class CertificateWatch:
                 WatchedCertificate(
                     it.tenant,
                     facts,
-                    "" if facts is not None else "the client certificate cannot be read",
+                    "" if facts is not None else say("the client certificate cannot be read"),
                     it.id,
                     it.endpoint_id,
                     it.url,
@@ -150,7 +151,7 @@ def expiring_event(it: WatchedCertificate, notice: Notice) -> EventDraft:
         "fingerprint": facts["fingerprint"],
         "expires_at": rfc3339(facts["expires_at"]),
         "days": facts["days"],
-        "explanation": sentence(notice),
+        "explanation": str(sentence(notice)),
     }
     return EventDraft(
         tenant=it.tenant,

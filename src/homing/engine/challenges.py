@@ -17,6 +17,7 @@ from homing.engine.attempt import RequestTemplate
 from homing.engine.core import Core
 from homing.engine.sample import sample_work
 from homing.errors import TooMany
+from homing.languages.sentences import Sentence, say
 from homing.model import Format, Subscription, Verification, Work
 from homing.policy.authentication import without_authentication
 from homing.policy.certificates import identity_of
@@ -107,19 +108,24 @@ class Challenges:
         while sent and sent[0][0] <= now - MINUTE_MS:
             sent.popleft()
         if len(sent) >= ALL_PER_MINUTE_MAX:
-            raise self._too_many("in all", sent[0][0], now)
-        for limit, place, name, what in (
-            (HOST_PER_MINUTE_MAX, 1, host, f"to the host {host}"),
-            (TENANT_PER_MINUTE_MAX, 2, tenant, "of this tenant"),
-        ):
-            times = [it[0] for it in sent if it[place] == name]
-            if len(times) >= limit:
-                raise self._too_many(what, times[0], now)
+            why = say("Too many challenges in all were sent in the last minute: try again later.")
+            raise self._too_many(why, sent[0][0], now)
+        times = [it[0] for it in sent if it[1] == host]
+        if len(times) >= HOST_PER_MINUTE_MAX:
+            why = say(
+                "Too many challenges to the host {host} were sent in the last minute: try again "
+                "later.",
+                host=host,
+            )
+            raise self._too_many(why, times[0], now)
+        times = [it[0] for it in sent if it[2] == tenant]
+        if len(times) >= TENANT_PER_MINUTE_MAX:
+            why = say(
+                "Too many challenges of this tenant were sent in the last minute: try again later."
+            )
+            raise self._too_many(why, times[0], now)
         sent.append((now, host, tenant))
 
     @staticmethod
-    def _too_many(what: str, oldest: int, now: int) -> TooMany:
-        return TooMany(
-            f"Too many challenges {what} were sent in the last minute: try again later.",
-            after_ms=max(1_000, oldest + MINUTE_MS - now),
-        )
+    def _too_many(why: Sentence, oldest: int, now: int) -> TooMany:
+        return TooMany(why, after_ms=max(1_000, oldest + MINUTE_MS - now))

@@ -16,13 +16,14 @@ import structlog
 
 from homing.engine.core import Core
 from homing.errors import CommitsLost, DatabaseBehind, HomingError
+from homing.languages.sentences import say
 from homing.policy.commit_loss import CommitLoss, missing_text, span_of
-from homing.policy.notices import NoticeKind
+from homing.policy.notices import NoticeKind, fact
 
 log = structlog.get_logger("homing.commit_losses")
 
 AGAIN_MS = 500
-_HELD = (
+_HELD = say(
     "Publishing is held because the setting on_lost_commits is hold. An operator looks at the page"
     " System or at `homing lost-commits list`, and goes on with `homing lost-commits confirm`."
 )
@@ -64,12 +65,13 @@ class CommitLosses:
         loss = CommitLoss(self._core.ids.take(now), now, self._process, error.kind, begun, upto)
         self._waiting.append(loss)
         self.noticed += 1
+        missing = missing_text(loss)
         log.critical(
             "the database has lost commits: a failover went to a standby that did not have them",
             kind=loss.kind,
-            missing=missing_text(loss),
+            missing=str(missing),
         )
-        facts: dict[str, Any] = {"text": missing_text(loss), "kind": loss.kind}
+        facts: dict[str, Any] = {"text": fact(missing), "kind": loss.kind}
         self.on_notice(NoticeKind.COMMITS_LOST, facts)
         return loss
 

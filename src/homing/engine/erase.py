@@ -18,6 +18,7 @@ import structlog
 from homing.engine.core import Core
 from homing.engine.load import AGAIN_MS
 from homing.errors import HomingError, NotFound
+from homing.languages.sentences import say
 from homing.model import id_floor, show_id
 from homing.policy.erasure import ErasedIds
 from homing.ports.erasures import Erasable, Erasure, ErasureKind
@@ -59,7 +60,7 @@ class Eraser:
     async def get(self, erasure_id: int) -> Erasure:
         erasure = await self._admin.erasure(erasure_id)
         if erasure is None:
-            raise NotFound("There is no such erasure.")
+            raise NotFound(say("There is no such erasure."))
         return erasure
 
     async def page(

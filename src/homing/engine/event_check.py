@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from homing.engine.core import Core
 from homing.engine.maintenance import TenantSemaphore
 from homing.errors import FieldProblem, Invalid
+from homing.languages.sentences import say
 from homing.policy.admission import PROBLEMS_MAX, EventDraft
 from homing.policy.event_check_rules import Check, CheckRules, Unknown
 from homing.policy.event_schema import AT_ONCE_NS, BadSchema, Schema, compile_schema
@@ -33,7 +34,7 @@ TYPES_KEPT = 50_000  # of all tenants: names, and how each is checked
 SCHEMA_BYTES_KEPT = 8 * 1024 * 1024  # texts of the schemas that are kept compiled
 SCHEMA_BYTES_LEAST = 1_024  # that a compiled schema counts at least
 
-UNKNOWN = "is not an event type of this tenant: describe it first, or correct the name"
+UNKNOWN = say("is not an event type of this tenant: describe it first, or correct the name")
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")

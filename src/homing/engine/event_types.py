@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from homing.engine.core import Core
 from homing.errors import NotFound, StaleCatalog, Unavailable
+from homing.languages.sentences import say
 from homing.policy.event_types import EventType, TypePlace, TypeSummary
 
 CHANGES_MAX = 5
@@ -40,7 +41,7 @@ class EventTypes:
                 continue
             await self._tell(stored.version)
             return stored
-        raise Unavailable("Other changes of this event type came first each time; try again.")
+        raise Unavailable(say("Other changes of this event type came first each time; try again."))
 
     async def delete(self, tenant: str, name: str) -> None:
         """Raises NotFound."""

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from homing.engine.sessions import KeySessions
 from homing.errors import Conflict, HomingError, NotFound
+from homing.languages.sentences import say
 from homing.model import Ids
 from homing.policy.keys import (
     PREFIX_BYTES,
@@ -133,7 +134,9 @@ class ApiKeys:
             expires_at=expires_at,
         )
         if not await self._store.create_key(key, max_keys=KEYS_MAX):
-            raise Conflict(f"There are {KEYS_MAX:,} keys already: revoke some first.")
+            raise Conflict(
+                say("There are {limit} keys already: revoke some first.", limit=KEYS_MAX)
+            )
         await self._refresh(anyway=True)
         return key, text
 
@@ -146,7 +149,7 @@ class ApiKeys:
                 self._version, self._fresh_until = None, 0
                 self.on_change()
         if revoked is None:
-            raise NotFound("There is no such key, or it is revoked already.")
+            raise NotFound(say("There is no such key, or it is revoked already."))
 
     async def page(
         self, *, tenant: str | None, before_id: int | None, limit: int

@@ -21,6 +21,7 @@ from homing import __version__
 from homing.engine.core import Core
 from homing.engine.time_zones import zone_of
 from homing.errors import HomingError, LostLeases
+from homing.languages.sentences import say
 from homing.model import Outcome, id_floor, show_id
 from homing.policy import notice_text
 from homing.policy.failure_text import failure_text
@@ -58,7 +59,7 @@ STOP_S = 1.0
 AGAIN_MS = 5_000  # after a failure of the store
 UNWRITTEN_MAX = 20  # notices of outages that wait for the store; older ones are left out
 
-_NO_MAIL = "this process cannot send e-mail: smtp_host is not set"
+_NO_MAIL = say("this process cannot send e-mail: smtp_host is not set")
 
 
 class NoticeOptions(Struct, frozen=True):
@@ -254,7 +255,7 @@ class NoticeSender:
             raise
         except Exception as error:
             log.exception("a notice could not be sent", target=show_id("tgt", target.id))
-            return f"internal error: {type(error).__name__}"
+            return say("internal error: {name}", name=type(error).__name__)
 
     async def _deliver(self, message: Message) -> str:
         """Empty if it arrived, otherwise the reason."""
@@ -279,7 +280,8 @@ class NoticeSender:
         text, name = notice_text.test_text(target), show_id("msg", number)
         match target.kind:
             case TargetKind.EMAIL:
-                return await self._mail(target, number, "Homing: test notice", text)
+                subject = notice_text.test_subject(target)
+                return await self._mail(target, number, subject, text)
             case TargetKind.SLACK:
                 body = notice_text.slack_body(text)
             case TargetKind.TEAMS:
@@ -292,9 +294,9 @@ class NoticeSender:
         if self._mailer is None:
             return _NO_MAIL
         name = f"{show_id('msg', number)}@{self._options.mail_domain}"
-        return await self._mailer.send(
-            Mail(target.address, subject, text, name, self._clock.wall())
-        )
+        language = notice_text.language_of(target).code
+        mail = Mail(target.address, subject, text, name, self._clock.wall(), language)
+        return await self._mailer.send(mail)
 
     async def _post(self, target: NoticeTarget, name: str, body: bytes) -> str:
         wall = self._clock.wall()
@@ -347,7 +349,7 @@ class NoticeSender:
         )
 
     async def _failed(self, target: NoticeTarget, message_id: int, error: str) -> None:
-        wait_ms = retry_wait_ms(target.attempts + 1)
+        wait_ms, error = retry_wait_ms(target.attempts + 1), str(error)
         await self._store.message_failed(
             target.id,
             message_id,

@@ -12,6 +12,7 @@ from homing.engine.maintenance import TenantSemaphore
 from homing.engine.notice_sender import NoticeSender
 from homing.engine.settle import Settler
 from homing.errors import Conflict, NotFound, TooMany
+from homing.languages.sentences import say
 from homing.policy.notices import (
     OPERATOR,
     NoticeRecord,
@@ -55,6 +56,7 @@ class NoticeTargets:
             kinds=draft.kinds,
             quiet_hours=draft.quiet_hours,
             time_zone=draft.time_zone,
+            language=draft.language,
             created_at=now,
             confirmed_at=None if must_confirm else now,
             message_id=number if must_confirm else 0,
@@ -71,7 +73,7 @@ class NoticeTargets:
     async def change(
         self, target_id: int, draft_of: Callable[[NoticeTarget], TargetDraft]
     ) -> NoticeTarget:
-        """Replace its name, kinds and quiet hours; raises NotFound."""
+        """Replace its name, kinds, quiet hours and language; raises NotFound."""
         before = await self.get(target_id)
         draft = draft_of(before)
         changed = await self._store.change_target(
@@ -81,6 +83,7 @@ class NoticeTargets:
                 kinds=draft.kinds,
                 quiet_hours=draft.quiet_hours,
                 time_zone=draft.time_zone,
+                language=draft.language,
             )
         )
         if changed is None:
@@ -92,7 +95,7 @@ class NoticeTargets:
         """Sign with a new secret from now on; raises NotFound, or Conflict if it has none."""
         target = await self.get(target_id)
         if target.kind is not TargetKind.WEBHOOK:
-            raise Conflict("Only a target of kind webhook has a secret.")
+            raise Conflict(say("Only a target of kind webhook has a secret."))
         target = replace(target, secret=_signing_secret())
         if not await self._store.change_secret(target, secret=address_hash(target.secret)):
             raise NotFound
@@ -103,7 +106,7 @@ class NoticeTargets:
         target, now = await self.get(target_id), self._core.clock.now()
         message_id = self._core.ids.take(now)
         if not await self._store.send_link_again(target_id, message_id=message_id, now=now):
-            raise Conflict("This target needs no link: it gets notices already.")
+            raise Conflict(say("This target needs no link: it gets notices already."))
         self._sender.wake()
         return target
 
@@ -120,18 +123,18 @@ class NoticeTargets:
         """The target gets the notices from now on; raises NotFound for an unknown token."""
         found = await self._store.confirm_target(token, now=self._core.clock.now())
         if found is None:
-            raise NotFound("This link is not valid, or the address is confirmed already.")
+            raise NotFound(say("This link is not valid, or the address is confirmed already."))
         return found
 
     async def test(self, target_id: int) -> tuple[NoticeTarget, str]:
         """Send a test notice; the target, and the reason if it did not arrive."""
         target = await self.get(target_id)
         if target.confirmed_at is None:
-            raise Conflict("This address is not confirmed: open the link in the e-mail first.")
+            raise Conflict(say("This address is not confirmed: open the link in the e-mail first."))
         now = self._core.clock.now()
         wait_ms = self._tested.get(target_id, 0) + TEST_EVERY_MS - now
         if 0 < wait_ms <= TEST_EVERY_MS:
-            raise TooMany("A target is tested at most once in ten seconds.", after_ms=wait_ms)
+            raise TooMany(say("A target is tested at most once in ten seconds."), after_ms=wait_ms)
         if len(self._tested) >= TESTED_MAX:
             self._tested.clear()
         self._tested[target_id] = now

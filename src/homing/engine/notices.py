@@ -19,7 +19,7 @@ from homing.policy.admission import EventDraft
 from homing.policy.explain import explain_change
 from homing.policy.failure_text import failure_text
 from homing.policy.health import Change, HalfWay
-from homing.policy.notices import Notice, NoticeKind, is_first_drop, notice_of
+from homing.policy.notices import Notice, NoticeKind, fact, is_first_drop, notice_of
 from homing.ports import NewEvent, Response
 
 
@@ -31,7 +31,7 @@ class Notices:
 
     def changed(self, endpoint: Endpoint, change: Change, *, by: str, now: int) -> NewEvent:
         """``homing.endpoint.enabled``, ``.disabled`` or ``.frozen``."""
-        sentence = explain_change(change.before, change.after, change.rule, change.numbers, by)
+        text = explain_change(change.before, change.after, change.rule, change.numbers, by)
         return self._write(
             f"homing.endpoint.{change.after.value}",
             endpoint,
@@ -41,7 +41,7 @@ class Notices:
             rule=change.rule,
             numbers=change.numbers,
             by=by,
-            explanation=sentence,
+            explanation=str(text),
         )
 
     def warning(self, endpoint: Endpoint, half_way: HalfWay, *, now: int) -> NewEvent:
@@ -134,8 +134,8 @@ class PeopleNotices:
         return Notice(number, kind, at, endpoint.tenant, endpoint.id, endpoint.url, facts)
 
 
-def _last(response: Response | None) -> str:
-    """The last failure in a few words."""
+def _last(response: Response | None) -> dict[str, Any] | str:
+    """The last failure in a few words, as a fact of a notice; empty: unknown."""
     if response is None:
         return ""
-    return failure_text(response.code, response.failure, response.detail)
+    return fact(failure_text(response.code, response.failure, response.detail))

@@ -26,6 +26,7 @@ from homing.errors import (
     TooMany,
     Unavailable,
 )
+from homing.languages.sentences import say
 from homing.model import (
     Attempt,
     Decided,
@@ -60,12 +61,13 @@ from homing.policy.workfront import twin_after, twin_of
 from homing.ports import NewEvent, ReplayJob, Response
 
 CHANGES_MAX = 20  # attempts at a change that another change overtakes each time
-OTHER_URL = "The subscription has another URL by now: verify it again."
-NOTHING_TO_PAUSE = (
+_TOO_MANY_CHANGES = say("Other changes of this subscription came first each time; try again.")
+OTHER_URL = say("The subscription has another URL by now: verify it again.")
+NOTHING_TO_PAUSE = say(
     "This subscription has no URL, so nothing is sent that could be paused: its events wait until "
     "its readers read them."
 )
-UNVERIFIED = "The receiver has not proved that it owns the URL: verify the subscription first."
+UNVERIFIED = say("The receiver has not proved that it owns the URL: verify the subscription first.")
 CLEANUP_WAIT_S = 2.0  # that a change waits for its cleanup jobs, which continue after it
 
 
@@ -75,8 +77,11 @@ def _refuse_twin(subscription: Subscription) -> None:
     if own is not None and own.twin_of is not None:
         main = show_id("sub", own.twin_of)
         raise Conflict(
-            f"This subscription sends the old version of {main} for five minutes: "
-            f"change {main} instead."
+            say(
+                "This subscription sends the old version of {main} for five minutes: "
+                "change {main} instead.",
+                main=main,
+            )
         )
 
 
@@ -175,7 +180,7 @@ class Operator:
         subscription = await self._current(subscription_id)
         _refuse_twin(subscription)
         if subscription.verification is Verification.NONE:
-            raise Conflict("This subscription needs no proof: its verification is none.")
+            raise Conflict(say("This subscription needs no proof: its verification is none."))
         proof = await self._challenges.ask(subscription, secrets.token_urlsafe(24))
 
         def asked(before: Subscription) -> Subscription:
@@ -247,7 +252,9 @@ class Operator:
             self._ownership.notify_peers("catalog")
             await self._ownership.wait_for_peers(new.version)
             return new
-        raise Unavailable("Other changes of these signing keys came first each time; try again.")
+        raise Unavailable(
+            say("Other changes of these signing keys came first each time; try again.")
+        )
 
     async def _ensure_signing_keys(self, tenant: str) -> None:
         """Make the first signing key of a tenant, if it has none."""
@@ -302,7 +309,7 @@ class Operator:
             if moved or is_gone(old) or new.order is not old.order:
                 await self._cleanup_jobs()
             return new
-        raise Unavailable("Other changes of this subscription came first each time; try again.")
+        raise Unavailable(_TOO_MANY_CHANGES)
 
     def _twin(self, old: Subscription, new: Subscription) -> Subscription | None:
         """The twin that sends the old version after this change; None if there is none."""
@@ -361,7 +368,7 @@ class Operator:
             await self._notify_peers(gone)
             await self._cleanup_jobs()
             return
-        raise Unavailable("Other changes of this subscription came first each time; try again.")
+        raise Unavailable(_TOO_MANY_CHANGES)
 
     async def _delete_once(
         self, subscription_id: int, old: Subscription | None, twin: Subscription | None
@@ -522,7 +529,9 @@ class Operator:
         if (move := self._catalog.moves.get(subscription.tenant)) is not None:
             raise move.refusal()
         if not subscription.url:
-            raise Conflict("This subscription has no URL: publish an event and read it instead.")
+            raise Conflict(
+                say("This subscription has no URL: publish an event and read it instead.")
+            )
         if subscription.is_unverified:
             raise Conflict(UNVERIFIED)
         now, wall = self._clock.now(), self._clock.wall()

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from homing.engine.keys import ApiKeys
 from homing.errors import NotFound, TooMany
+from homing.languages.sentences import say
 from homing.model import Ids
 from homing.policy.portal import (
     KEPT_MS,
@@ -69,9 +70,11 @@ class Portal:
             link, max_live=LIVE_LINKS_MAX, now=now, forget_before=now - KEPT_MS
         )
         if not made:
-            detail = (
-                f"The tenant {tenant} may have at most {LIVE_LINKS_MAX:,} portal links and "
-                "sessions at a time: revoke some, or wait until some end."
+            detail = say(
+                "The tenant {tenant} may have at most {limit} portal links and "
+                "sessions at a time: revoke some, or wait until some end.",
+                tenant=tenant,
+                limit=LIVE_LINKS_MAX,
             )
             raise TooMany(detail, after_ms=AGAIN_MS)
         return link, secret
@@ -109,7 +112,7 @@ class Portal:
         revoked = await self._store.revoke_link(link_id, now=self._clock.now())
         self.forget()
         if revoked is None:
-            raise NotFound("There is no such portal link, or it is revoked already.")
+            raise NotFound(say("There is no such portal link, or it is revoked already."))
         return revoked
 
     async def revoke_all(self, tenant: str) -> None:

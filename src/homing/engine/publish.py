@@ -34,6 +34,7 @@ from homing.errors import (
     TooLarge,
     Unavailable,
 )
+from homing.languages.sentences import say
 from homing.model import Delivery, Work
 from homing.policy.admission import EventDraft
 from homing.policy.filters_reading import OutOfSteps
@@ -47,7 +48,7 @@ TURN_ROWS = 2_000  # events and deliveries that are made in one turn of the loop
 TURNS_TRIED = 3  # attempts to make a publish in several turns before it is made in one turn
 SILENT_MS = 5_000  # without a reply to a commit: the store is not available
 
-_SILENT = "The store has not responded for five seconds."
+_SILENT = say("The store has not responded for five seconds.")
 
 PublishResult = list[Receipt] | HomingError  # a receipt for each event, or the refusal of all
 
@@ -359,7 +360,9 @@ class Publisher:
                 self._match(waiting)
                 continue
             if count > limit:
-                detail = f"It would make more than {limit:,} deliveries, which is the limit."
+                detail = say(
+                    "It would make more than {limit} deliveries, which is the limit.", limit=limit
+                )
                 self._leave(group, versions, waiting)
                 _fail(waiting, TooLarge(detail))
                 continue
@@ -486,7 +489,10 @@ def _conflict(waiting: _Waiting, refusal: Refusal) -> EventConflict:
     problems = tuple(
         FieldProblem(
             f"events[{waiting.index.index(place)}].id",
-            f"{waiting.drafts[place].key} is the id of an event with another content",
+            say(
+                "{id} is the id of an event with another content",
+                id=waiting.drafts[place].key or "",
+            ),
         )
         for place in refusal.conflicts
     )

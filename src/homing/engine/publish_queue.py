@@ -12,11 +12,14 @@ from collections import OrderedDict, deque
 from typing import Generic, Protocol, TypeVar
 
 from homing.errors import TooMany
+from homing.languages.sentences import say
 from homing.policy.admission import EventDraft
 
 WAIT_MAX_MS = 1_000
 
-_TOO_MANY = "More events of this tenant are published than can be written: publish more slowly."
+_TOO_MANY = say(
+    "More events of this tenant are published than can be written: publish more slowly."
+)
 
 
 class Waiting(Protocol):

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from homing.errors import TooMany
+from homing.languages.sentences import say
 from homing.ports import Clock, KeySession, KeyStore
 
 SESSION_LIFE_MS = 12 * 3_600_000
@@ -52,7 +53,7 @@ class KeySessions:
         used_until = max(self._rates.get(holder, 0), now - SIGN_INS_AT_ONCE_MS)
         if used_until > now - SIGN_IN_EVERY_MS:
             raise TooMany(
-                "This key has signed in too often.",
+                say("This key has signed in too often."),
                 after_ms=used_until + SIGN_IN_EVERY_MS - now,
             )
         self._rates[holder] = used_until + SIGN_IN_EVERY_MS

@@ -31,7 +31,7 @@ class Guard:
         why = self._reach.refuses(target)
         if not why:
             return None
-        _log.info("target refused", host=target.host, port=target.port, addresses="", why=why)
+        _log.info("target refused", host=target.host, port=target.port, addresses="", why=str(why))
         return REFUSAL
 
     def check(self, target: Target, addresses: Sequence[str]) -> Trouble | None:
@@ -40,5 +40,7 @@ class Guard:
         if not why:
             return None
         shown = " ".join(addresses)
-        _log.info("target refused", host=target.host, port=target.port, addresses=shown, why=why)
+        _log.info(
+            "target refused", host=target.host, port=target.port, addresses=shown, why=str(why)
+        )
         return REFUSAL

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from homing.languages.sentences import say
 from homing.model import TlsIdentity
 from homing.net.clock import monotonic as system_monotonic
 from homing.policy.certificates import make_identity
@@ -30,7 +31,12 @@ def read_identity(paths: IdentityPaths) -> TlsIdentity | None:
             texts.append(_read(path) if path else "")
         except (OSError, ValueError) as error:
             what = (error.strerror if isinstance(error, OSError) else None) or "it is no text"
-            return TlsIdentity("", problem=f"the file {path} cannot be read: {what.lower()}")
+            return TlsIdentity(
+                "",
+                problem=say(
+                    "the file {file} cannot be read: {error}", file=str(path), error=what.lower()
+                ),
+            )
     return make_identity(certificate=texts[0], key=texts[1], authorities=texts[2])
 
 

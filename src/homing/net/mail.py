@@ -21,6 +21,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from homing.languages.sentences import say
 from homing.ports import Mail
 
 THREADS = 4
@@ -61,7 +62,10 @@ class SmtpMailer:
                 return await asyncio.shield(sending)
         except TimeoutError:
             exchange.abort()
-            return f"the SMTP server did not respond within {self._deadline_s:g} s"
+            return say(
+                "the SMTP server did not respond within {seconds} s",
+                seconds=f"{self._deadline_s:g}",
+            )
         except asyncio.CancelledError:
             exchange.abort()
             raise
@@ -88,19 +92,24 @@ class _Exchange:
 
     def run(self) -> str:
         if self._aborted:  # It waited for a thread until its deadline.
-            return "all threads for e-mail were busy"
+            return say("all threads for e-mail were busy")
         try:
             self._talk()
         except smtplib.SMTPRecipientsRefused as error:
             (code, text) = next(iter(error.recipients.values()))
-            return _reason(f"the SMTP server refused the address: {code} {_text(text)}")
+            reply = _short(f"{code} {_text(text)}")
+            return say("the SMTP server refused the address: {reply}", reply=reply)
         except smtplib.SMTPAuthenticationError as error:  # Its reply could quote the password.
-            return f"the SMTP server refused the user name or the password ({error.smtp_code})"
+            return say(
+                "the SMTP server refused the user name or the password ({code})",
+                code=str(error.smtp_code),
+            )
         except smtplib.SMTPResponseException as error:
-            reply = _text(error.smtp_error)
-            return _reason(f"the SMTP server responded with {error.smtp_code} {reply}")
+            reply = _short(f"{error.smtp_code} {_text(error.smtp_error)}")
+            return say("the SMTP server responded with {reply}", reply=reply)
         except (smtplib.SMTPException, OSError, ValueError) as error:
-            return _reason(f"the SMTP server failed: {type(error).__name__}: {error}")
+            reason = _short(f"{type(error).__name__}: {error}")
+            return say("the SMTP server failed: {reason}", reason=reason)
         return ""
 
     def _talk(self) -> None:
@@ -137,6 +146,7 @@ def _message(mail: Mail, sender: str) -> EmailMessage:
     message["Subject"] = mail.subject
     message["Auto-Submitted"] = "auto-generated"
     message.set_content(mail.text)
+    message["Content-Language"] = mail.language  # after the content, which replaces such headers
     return message
 
 
@@ -144,6 +154,6 @@ def _text(reply: bytes | str) -> str:
     return reply.decode("utf-8", "replace") if isinstance(reply, bytes) else reply
 
 
-def _reason(text: str) -> str:
+def _short(text: str) -> str:
     """The text in one line, cut to ERROR_CHARS_MAX."""
     return " ".join(text.split())[:ERROR_CHARS_MAX]

@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homing.errors import FieldProblem, Invalid, TooLarge
+from homing.languages.sentences import say
 from homing.model import (
     SPEC,
     Field,
@@ -78,14 +79,18 @@ _RESERVED_HEADERS = frozenset(
 _HEADERS = SPEC["headers"]
 _RESERVED_PREFIXES = ("proxy-", "webhook-", "homing-")
 
-TYPE_RULE = "must be 1 to 256 of the characters A-Z a-z 0-9 . _ -"
-KEY_RULE = 'must be 1 to 128 visible ASCII characters without "."'
-ORDER_KEY_RULE = (
+RESERVED_RULE = say(
+    "must not begin with {prefix}, which is for Homing's own events", prefix=RESERVED_TYPES
+)
+TYPE_RULE = say("must be 1 to 256 of the characters A-Z a-z 0-9 . _ -")
+KEY_RULE = say('must be 1 to 128 visible ASCII characters without "."')
+ORDER_KEY_RULE = say(
     "must be 1 to 128 bytes of printable text (UTF-8), without a space at its beginning or end"
 )
-TENANT_RULE = "must be 1 to 64 of the characters A-Z a-z 0-9 _ -"
-TIME_RULE = "must be an RFC 3339 time, like 2025-01-31T12:00:00Z"
-_FIXED_URL_RULE = (
+TENANT_RULE = say("must be 1 to 64 of the characters A-Z a-z 0-9 _ -")
+_PATTERN_RULE = say("must be an event type, a prefix like order.*, or *")
+TIME_RULE = say("must be an RFC 3339 time, like 2025-01-31T12:00:00Z")
+_FIXED_URL_RULE = say(
     "must stay as it is: a subscription cannot change between events that are sent and events that "
     "are read; create another one"
 )
@@ -93,7 +98,9 @@ _FIXED_URL_RULE = (
 WITHOUT_URL = frozenset(
     {"url", "types", "filters", "filter_connector", "description", "metadata", "active"}
 )
-_MASKED_RULE = f"must not begin with {MASK}, which stands for a masked value: give the value itself"
+_MASKED_RULE = say(
+    "must not begin with {mask}, which stands for a masked value: give the value itself", mask=MASK
+)
 
 
 class EventDraft(Struct, frozen=True, gc=False):
@@ -209,7 +216,7 @@ def _bounded(problems: list[FieldProblem]) -> tuple[FieldProblem, ...]:
 
 
 def _too_large(index: int) -> FieldProblem:
-    return FieldProblem(f"events[{index}].data", "must be at most 1 MiB")
+    return FieldProblem(f"events[{index}].data", say("must be at most 1 MiB"))
 
 
 def _event_problems(index: int, draft: EventDraft) -> list[FieldProblem]:
@@ -218,8 +225,7 @@ def _event_problems(index: int, draft: EventDraft) -> list[FieldProblem]:
     if _TYPE(draft.type) is None:
         problems.append(FieldProblem(f"{at}.type", TYPE_RULE))
     elif draft.type.startswith(RESERVED_TYPES):
-        reason = f"must not begin with {RESERVED_TYPES}, which is for Homing's own events"
-        problems.append(FieldProblem(f"{at}.type", reason))
+        problems.append(FieldProblem(f"{at}.type", RESERVED_RULE))
     if draft.key is not None and _KEY(draft.key) is None:
         problems.append(FieldProblem(f"{at}.id", KEY_RULE))
     problems += tenant_problem(draft.tenant, f"{at}.tenant")
@@ -286,7 +292,7 @@ def _sending_problems(draft: SubscriptionDraft) -> Iterator[FieldProblem]:
     """The fields that say how events are sent, of a subscription whose events are read."""
     for field in SPEC.values():
         if field.name not in WITHOUT_URL and getattr(draft, field.name) != field.default:
-            reason = "has no effect without a URL: leave it out, or give a URL"
+            reason = say("has no effect without a URL: leave it out, or give a URL")
             yield FieldProblem(field.api_name, reason)
 
 
@@ -349,9 +355,9 @@ def mask(value: str) -> str:
 def _pattern_problems(types: tuple[str, ...]) -> list[FieldProblem]:
     limit = SPEC["types"].max
     if not 1 <= len(types) <= limit:
-        return [FieldProblem("types", f"must have 1 to {limit} patterns")]
+        return [FieldProblem("types", say("must have 1 to {limit} patterns", limit=int(limit)))]
     return [
-        FieldProblem(f"types[{index}]", "must be an event type, a prefix like order.*, or *")
+        FieldProblem(f"types[{index}]", _PATTERN_RULE)
         for index, pattern in enumerate(types)
         if _PATTERN(pattern) is None
     ]
@@ -369,16 +375,19 @@ def _header_problems(
 ) -> list[FieldProblem]:
     """The problems of headers; ``ways`` are the first way to authenticate, if there is one."""
     if len(headers) > _HEADERS.max:
-        return [FieldProblem("headers", f"must be at most {_HEADERS.max}")]
+        return [FieldProblem("headers", say("must be at most {limit}", limit=int(_HEADERS.max)))]
     problems: list[FieldProblem] = []
     names: set[str] = set()
     for index, (name, value) in enumerate(headers):
         lower = name.lower()
-        reason = _name_reason(lower) or _value_reason(value)
+        reason: str | None = _name_reason(lower) or _value_reason(value)
         if lower == "authorization" and ways and ways[0] != "headers":
-            reason = f"must not be given together with {ways[0]}, which is sent in this header"
+            reason = say(
+                "must not be given together with {field}, which is sent in this header",
+                field=ways[0],
+            )
         if lower in names:
-            reason = "must not be given twice"
+            reason = say("must not be given twice")
         names.add(lower)
         if reason is not None:
             shown = name if _HEADER_NAME(name) and len(name) <= _HEADERS.name_chars_max else index
@@ -388,14 +397,18 @@ def _header_problems(
 
 def _name_reason(lower: str) -> str | None:
     if len(lower) > _HEADERS.name_chars_max or _HEADER_NAME(lower) is None:
-        return f"must be a header name of 1 to {_HEADERS.name_chars_max} characters"
+        limit = _HEADERS.name_chars_max
+        return say("must be a header name of 1 to {limit} characters", limit=limit)
     if lower in _RESERVED_HEADERS or lower.startswith(_RESERVED_PREFIXES):
-        return "is reserved: Homing or the connection sets it; choose another name"
+        return say("is reserved: Homing or the connection sets it; choose another name")
     return None
 
 
 def _attribute_problems(headers: tuple[tuple[str, str], ...]) -> list[FieldProblem]:
-    reason = f"is reserved in the format {Format.CLOUDEVENTS_BINARY}: choose another name"
+    reason = say(
+        "is reserved in the format {format}: choose another name",
+        format=Format.CLOUDEVENTS_BINARY.value,
+    )
     return [
         FieldProblem(f"headers.{name}", reason)
         for name, _ in headers
@@ -405,7 +418,8 @@ def _attribute_problems(headers: tuple[tuple[str, str], ...]) -> list[FieldProbl
 
 def _value_reason(value: str) -> str | None:
     if len(value) > _HEADERS.chars_max or _HEADER_VALUE(value) is None:
-        return f"must be at most {_HEADERS.chars_max} of visible ASCII, space and tab"
+        limit = str(_HEADERS.chars_max)
+        return say("must be at most {limit} of visible ASCII, space and tab", limit=limit)
     return _MASKED_RULE if value.startswith(MASK) else None
 
 
@@ -422,7 +436,9 @@ def _secret_problems(secret: str | None) -> list[FieldProblem]:
 def _choice_problems(draft: SubscriptionDraft, policies: Collection[str]) -> list[FieldProblem]:
     if draft.policy is None or draft.policy in policies:
         return []
-    return [FieldProblem("policy", f"must be one of {', '.join(sorted(policies))}")]
+    return [
+        FieldProblem("policy", say("must be one of {names}", names=", ".join(sorted(policies))))
+    ]
 
 
 def _limit_problems(draft: SubscriptionDraft) -> Iterator[FieldProblem]:
@@ -432,10 +448,13 @@ def _limit_problems(draft: SubscriptionDraft) -> Iterator[FieldProblem]:
         if value is None or field.secret:
             continue
         if field.kind is Kind.NUMBER and not field.min <= value <= field.max:
-            yield FieldProblem(field.name, f"must be {field.min:g} to {field.max:g}")
+            reason = say("must be {min} to {max}", min=f"{field.min:g}", max=f"{field.max:g}")
+            yield FieldProblem(field.name, reason)
         limit = field.chars_max
         if field.kind is Kind.TEXT and limit and (len(value) > limit or _CONTROL(value)):
-            reason = f"must be at most {limit} characters, no control characters"
+            reason = say(
+                "must be at most {limit} characters, no control characters", limit=str(limit)
+            )
             yield FieldProblem(field.name, reason)
         if field.kind is Kind.PAIRS:
             yield from _pairs_problems(field, value)
@@ -445,13 +464,24 @@ def _pairs_problems(field: Field, pairs: Sequence[tuple[str, str]]) -> Iterator[
     """The limits of pairs that are kept for the caller and never sent."""
     excess = len(pairs) - int(field.max)
     if excess > 0:
-        yield FieldProblem(field.name, f"must have at most {field.max} pairs: remove {excess}")
+        reason = say(
+            "must have at most {limit} pairs: remove {excess}", limit=int(field.max), excess=excess
+        )
+        yield FieldProblem(field.name, reason)
         return
     for index, (name, value) in enumerate(pairs):
         limit = field.name_chars_max
         if not 1 <= len(name) <= limit or _ANY_CONTROL(name):
-            reason = f"must have a name of 1 to {limit} characters without control characters"
-            yield FieldProblem(f"{field.name}.{index}", f"{reason}: choose another name")
+            reason = say(
+                "must have a name of 1 to {limit} characters without control characters: "
+                "choose another name",
+                limit=limit,
+            )
+            yield FieldProblem(f"{field.name}.{index}", reason)
         elif len(value) > field.chars_max or _ANY_CONTROL(value):
-            reason = f"must be at most {field.chars_max} characters without control characters"
-            yield FieldProblem(f"{field.name}.{name}", f"{reason}: shorten or change it")
+            reason = say(
+                "must be at most {limit} characters without control characters: "
+                "shorten or change it",
+                limit=field.chars_max,
+            )
+            yield FieldProblem(f"{field.name}.{name}", reason)

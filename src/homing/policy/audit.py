@@ -14,11 +14,12 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
+from homing.languages.sentences import rfc3339
 from homing.model import SPEC, Endpoint, Kind, SigningKeys, Subscription, show_id
 from homing.policy.event_types import EventType
 from homing.policy.keys import ApiKey
-from homing.policy.moments import rfc3339
 from homing.policy.notices import NoticeTarget
 from homing.policy.portal import PortalLink, PortalSettings
 
@@ -137,6 +138,7 @@ def shown(value: object) -> Values:
                 "kinds": [str(it) for it in value.kinds],
                 "quiet_hours": value.quiet_hours,
                 "time_zone": value.time_zone,
+                "language": value.language,
                 "confirmed": value.confirmed_at is not None,
             }
         case PortalLink():
@@ -183,7 +185,7 @@ def _subscription(it: Subscription) -> Values:
         values[name] = value
     values["secrets"] = len(it.secrets)
     if it.receiver is not None:
-        values["receiver"] = msgspec.to_builtins(it.receiver)
+        values["receiver"] = msgspec.to_builtins(replace(it.receiver, said={}))
     if it.paused_since is not None:
         values["paused_since"] = _time(it.paused_since)
     if it.workfront is not None:

@@ -13,6 +13,7 @@ from ipaddress import ip_address
 from msgspec.structs import replace
 
 from homing.errors import FieldProblem, Invalid
+from homing.languages.sentences import Sentence, say
 from homing.model import SPEC, OAuthMethod, Subscription, SubscriptionSpec, Target
 from homing.policy.client_assertion import key_problem
 from homing.policy.networks import kinds_of
@@ -28,6 +29,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]").search
 _OAUTH = tuple(name for name in SPEC if name.startswith("oauth_"))
 _BASIC = ("basic_user", "basic_password")
 _MASKED = b"****"
+_WITH_OAUTH = say("must be given with the other oauth fields")
 
 
 def without_authentication(subscription: Subscription) -> Subscription:
@@ -65,7 +67,8 @@ def authentication_problems(
     ways = ways_of(spec)
     for name in ways[1:]:
         if name != "headers":  # This problem is one of the header's.
-            yield FieldProblem(name, f"must not be given together with {ways[0]}: remove one")
+            reason = say("must not be given together with {field}: remove one", field=ways[0])
+            yield FieldProblem(name, reason)
     if any(_is_set(spec, name) for name in _BASIC):
         yield from _basic_problems(spec)
     if any(_is_set(spec, name) for name in _OAUTH):
@@ -99,18 +102,21 @@ def _is_set(spec: SubscriptionSpec, name: str) -> bool:
 def _token_problems(token: str | None) -> Iterator[FieldProblem]:
     limit = SPEC["token"].chars_max
     if token is not None and (len(token) > limit or _VISIBLE(token) is None):
-        yield FieldProblem("token", f"must be 1 to {limit} visible ASCII characters")
+        reason = say("must be 1 to {limit} visible ASCII characters", limit=str(limit))
+        yield FieldProblem("token", reason)
 
 
 def _basic_problems(spec: SubscriptionSpec) -> Iterator[FieldProblem]:
     for name, other in (_BASIC, _BASIC[::-1]):
         value, limit = getattr(spec, name), SPEC[name].chars_max
         if value is None:
-            yield FieldProblem(name, f"must be given together with {other}")
+            yield FieldProblem(name, say("must be given together with {field}", field=other))
         elif not 1 <= len(value) <= limit or _CONTROL(value):
-            yield FieldProblem(name, f"must be 1 to {limit} characters, no control characters")
+            reason = say("must be 1 to {limit} characters, no control characters", limit=str(limit))
+            yield FieldProblem(name, reason)
         elif name == "basic_user" and ":" in value:
-            yield FieldProblem(name, "must not contain a colon, which ends the user's name")
+            reason = say("must not contain a colon, which ends the user's name")
+            yield FieldProblem(name, reason)
 
 
 # --- OAuth ----------------------------------------------------------------------------------------
@@ -121,18 +127,34 @@ def _oauth_problems(
 ) -> Iterator[FieldProblem]:
     yield from _token_url_problems(spec.oauth_token_url, refuses)
     if spec.oauth_client_id is None:
-        yield FieldProblem("oauth_client_id", "must be given with the other oauth fields")
+        yield FieldProblem("oauth_client_id", _WITH_OAUTH)
     for name, fits, rule in (
-        ("oauth_client_id", _PRINTABLE, "of visible ASCII and space"),
-        ("oauth_client_secret", _PRINTABLE, "of visible ASCII and space"),
-        ("oauth_scope", _SCOPES, 'of visible ASCII without " and \\, one space between scopes'),
-        ("oauth_audience", _VISIBLE, "of visible ASCII"),
-        ("oauth_key_id", _VISIBLE, "of visible ASCII"),
+        ("oauth_client_id", _PRINTABLE, _printable_rule),
+        ("oauth_client_secret", _PRINTABLE, _printable_rule),
+        ("oauth_scope", _SCOPES, _scopes_rule),
+        ("oauth_audience", _VISIBLE, _visible_rule),
+        ("oauth_key_id", _VISIBLE, _visible_rule),
     ):
         value, limit = getattr(spec, name), SPEC[name].chars_max
         if value is not None and (len(value) > limit or fits(value) is None):
-            yield FieldProblem(name, f"must be 1 to {limit} characters {rule}")
+            yield FieldProblem(name, rule(str(limit)))
     yield from _method_problems(spec)
+
+
+def _printable_rule(limit: str) -> Sentence:
+    return say("must be 1 to {limit} characters of visible ASCII and space", limit=limit)
+
+
+def _scopes_rule(limit: str) -> Sentence:
+    return say(
+        'must be 1 to {limit} characters of visible ASCII without " and \\, one space between '
+        "scopes",
+        limit=limit,
+    )
+
+
+def _visible_rule(limit: str) -> Sentence:
+    return say("must be 1 to {limit} characters of visible ASCII", limit=limit)
 
 
 def _token_url_problems(
@@ -140,7 +162,7 @@ def _token_url_problems(
 ) -> Iterator[FieldProblem]:
     field = "oauth_token_url"
     if url is None:
-        yield FieldProblem(field, "must be given with the other oauth fields")
+        yield FieldProblem(field, _WITH_OAUTH)
         return
     try:
         _, target = parse_url(url)
@@ -148,8 +170,11 @@ def _token_url_problems(
         yield from (FieldProblem(field, it.reason) for it in error.problems)
         return
     if target.scheme != "https" and not _is_inner(target.host):
-        reason = "must begin with https://, because the client's secret is sent to it"
-        yield FieldProblem(field, f"{reason}; http:// is for loopback and private addresses")
+        reason = say(
+            "must begin with https://, because the client's secret is sent to it; http:// is for "
+            "loopback and private addresses"
+        )
+        yield FieldProblem(field, reason)
     elif refuses is not None and (why := refuses(target)):
         yield FieldProblem(field, why)
 
@@ -168,19 +193,30 @@ def _method_problems(spec: SubscriptionSpec) -> Iterator[FieldProblem]:
     method, key = spec.oauth_method, spec.oauth_private_key
     if method is not OAuthMethod.PRIVATE_KEY_JWT:
         if spec.oauth_client_secret is None:
-            yield FieldProblem("oauth_client_secret", f"must be given for {method}")
+            reason = say("must be given for {value}", value=method.value)
+            yield FieldProblem("oauth_client_secret", reason)
         for name in ("oauth_private_key", "oauth_key_id"):
             if getattr(spec, name) is not None:
-                reason = f"must not be given for {method}: remove it, or choose private_key_jwt"
+                reason = say(
+                    "must not be given for {value}: remove it, or choose {other}",
+                    value=method.value,
+                    other=OAuthMethod.PRIVATE_KEY_JWT.value,
+                )
                 yield FieldProblem(name, reason)
         return
     if spec.oauth_client_secret is not None:
-        reason = f"must not be given for {method}: remove it, or choose another oauth_method"
+        reason = say(
+            "must not be given for {value}: remove it, or choose another {field}",
+            value=method.value,
+            field="oauth_method",
+        )
         yield FieldProblem("oauth_client_secret", reason)
     limit = SPEC["oauth_private_key"].chars_max
     if key is None:
-        yield FieldProblem("oauth_private_key", f"must be given for {method}")
+        reason = say("must be given for {value}", value=method.value)
+        yield FieldProblem("oauth_private_key", reason)
     elif len(key) > limit:
-        yield FieldProblem("oauth_private_key", f"must be at most {limit} characters")
+        reason = say("must be at most {limit} characters", limit=str(limit))
+        yield FieldProblem("oauth_private_key", reason)
     elif (problem := key_problem(key)) is not None:
         yield FieldProblem("oauth_private_key", problem)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import msgspec
 
 from homing.errors import Conflict, FieldProblem, Invalid
+from homing.languages.sentences import At, say
 from homing.model import Event, Subscription, SubscriptionSpec, Verification
 from homing.policy.match import type_matches
-from homing.policy.moments import moment, rfc3339
+from homing.policy.moments import moment
 
 NOTICES = "homing."
 PER_SECOND = 100  # deliveries that a job makes, unless it is asked for another rate
@@ -20,30 +21,30 @@ PER_SECOND_MAX = 10_000
 # So that a duration as long as the retention, and the oldest time of a refusal, can be given: both
 # are a little too old when they are checked.
 TOLERANCE_MS = 10 * 60_000
-NO_URL = (
+NO_URL = say(
     "This subscription has no URL: its readers start in the past by themselves. A new reader "
     "begins with the oldest event, and an acknowledged cursor is never moved back."
 )
-INACTIVE = "This subscription is inactive and gets no events: activate it first."
-UNVERIFIED = (
+INACTIVE = say("This subscription is inactive and gets no events: activate it first.")
+UNVERIFIED = say(
     "The receiver has not proved that it owns the URL, so this subscription gets no events: verify "
     "it first."
 )
 
 
-WITHOUT_URL = (
+WITHOUT_URL = say(
     "must not be given without a URL: readers start in the past by themselves, and a new reader "
     "begins with the oldest event"
 )
-NOT_ACTIVE = (
+NOT_ACTIVE = say(
     "must not be given for an inactive subscription, which gets no events: start a backfill when "
     "it is active"
 )
-NOT_PROVED = (
+NOT_PROVED = say(
     "must not be given with a verification: start a backfill when the receiver has proved that it "
     "owns the URL"
 )
-RATE_ALONE = (
+RATE_ALONE = say(
     "must not be given without from: it is the rate of past events; rate_per_second limits all "
     "deliveries"
 )
@@ -101,12 +102,13 @@ def _start_problems(start: PastStart, *, retention_ms: int, now: int) -> tuple[F
     problems = []
     oldest = now - retention_ms
     if start.since < oldest - TOLERANCE_MS:
-        reason = f"must not be before {rfc3339(oldest)}: older events are not kept"
+        reason = say("must not be before {at}: older events are not kept", at=At(oldest))
         problems.append(FieldProblem("from", reason))
     if start.since > now:
-        problems.append(FieldProblem("from", "must not be in the future"))
+        problems.append(FieldProblem("from", say("must not be in the future")))
     if not 1 <= start.per_second <= PER_SECOND_MAX:
-        problems.append(FieldProblem("per_second", f"must be 1 to {PER_SECOND_MAX}"))
+        reason = say("must be {min} to {max}", min="1", max=str(PER_SECOND_MAX))
+        problems.append(FieldProblem("per_second", reason))
     return tuple(problems)
 
 

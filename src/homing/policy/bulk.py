@@ -10,6 +10,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from homing.errors import FieldProblem, Invalid
+from homing.languages.sentences import say
 from homing.model import CauseKey, Status
 
 CONFIRM_ABOVE = 1_000  # more deliveries than these are confirmed by typing their number
@@ -79,5 +80,5 @@ def check_typed(counted: Counted, typed: str) -> None:
     """Raises Invalid unless the number of deliveries was typed, where it must be."""
     if not counted.must_be_typed or _SEPARATORS.sub("", typed) == str(counted.count):
         return
-    reason = f"must be {counted.count}, the number of deliveries"
+    reason = say("must be {number}, the number of deliveries", number=str(counted.count))
     raise Invalid(problems=(FieldProblem("confirm", reason),))

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
+from homing.languages.sentences import Sentence, say
 from homing.model import Cause, CauseKey, Failure, Outcome
 from homing.policy.failure_text import failure_text
 
@@ -24,72 +25,91 @@ OTHER = CauseKey("other")
 RETURN_MS = 3_600_000  # a cause that returns within this time continues
 CAUSES_MAX = 32  # of one endpoint, open or closed within RETURN_MS; further failures are OTHER
 
-# A part of the detail, the sub-reason, and its text. The first entry that fits counts.
-_REASONS: dict[Failure, tuple[tuple[str, str, str], ...]] = {
+# A part of the detail, and the sub-reason. The first entry that fits counts.
+_REASONS: dict[Failure, tuple[tuple[str, str], ...]] = {
     Failure.TLS: (
-        ("alert certificate required", "no_client_certificate", "client certificate required"),
-        ("alert bad certificate", "client_certificate", "client certificate refused"),
-        ("alert unknown ca", "client_certificate", "client certificate refused"),
-        ("alert certificate", "client_certificate", "client certificate refused"),
-        ("alert unsupported certificate", "client_certificate", "client certificate refused"),
-        ("alert access denied", "client_certificate", "client certificate refused"),
-        ("self-signed certificate", "self_signed", "self-signed certificate"),
-        ("self signed certificate", "self_signed", "self-signed certificate"),
-        ("certificate has expired", "expired", "certificate expired"),
-        ("certificate is not yet valid", "not_yet_valid", "certificate not yet valid"),
-        ("certificate revoked", "revoked", "certificate revoked"),
-        ("mismatch, certificate is not valid for", "name_mismatch", "certificate for another name"),
-        ("it does not fit the name", "name_mismatch", "certificate for another name"),
-        ("issuer certificate", "unknown_authority", "certificate of an unknown authority"),
-        (
-            "verify the first certificate",
-            "unknown_authority",
-            "certificate of an unknown authority",
-        ),
-        ("too weak", "weak", "certificate too weak"),
-        ("wrong version number", "not_tls", "the server does not speak TLS"),
-        ("http request", "not_tls", "the server does not speak TLS"),
-        ("record layer failure", "not_tls", "the server does not speak TLS"),
-        ("unsupported protocol", "old_protocol", "TLS version not supported"),
-        ("protocol version", "old_protocol", "TLS version not supported"),
-        ("closed by the peer", "closed", "connection closed in the handshake"),
-        ("alert", "refused_by_peer", "handshake refused by the server"),
+        ("alert certificate required", "no_client_certificate"),
+        ("alert bad certificate", "client_certificate"),
+        ("alert unknown ca", "client_certificate"),
+        ("alert certificate", "client_certificate"),
+        ("alert unsupported certificate", "client_certificate"),
+        ("alert access denied", "client_certificate"),
+        ("self-signed certificate", "self_signed"),
+        ("self signed certificate", "self_signed"),
+        ("certificate has expired", "expired"),
+        ("certificate is not yet valid", "not_yet_valid"),
+        ("certificate revoked", "revoked"),
+        ("mismatch, certificate is not valid for", "name_mismatch"),
+        ("it does not fit the name", "name_mismatch"),
+        ("issuer certificate", "unknown_authority"),
+        ("verify the first certificate", "unknown_authority"),
+        ("too weak", "weak"),
+        ("wrong version number", "not_tls"),
+        ("http request", "not_tls"),
+        ("record layer failure", "not_tls"),
+        ("unsupported protocol", "old_protocol"),
+        ("protocol version", "old_protocol"),
+        ("closed by the peer", "closed"),
+        ("alert", "refused_by_peer"),
     ),
-    Failure.TIMEOUT: (("TLS handshake", "handshake", "no end of the TLS handshake in time"),),
+    Failure.TIMEOUT: (("TLS handshake", "handshake"),),
     Failure.DNS: (
-        ("has no address", "no_address", "name without an address"),
-        ("unknown host", "unknown_host", "unknown host"),
-        ("can be looked up", "bad_name", "not a host name"),
+        ("has no address", "no_address"),
+        ("unknown host", "unknown_host"),
+        ("can be looked up", "bad_name"),
     ),
     Failure.TOKEN: (
-        (" invalid_client", "invalid_client", "client refused (invalid_client)"),
-        (" unauthorized_client", "unauthorized_client", "client not authorized"),
-        (" invalid_scope", "invalid_scope", "scope refused (invalid_scope)"),
-        (" invalid_target", "invalid_audience", "audience refused (invalid_target)"),
-        (" invalid_request", "invalid_request", "request refused (invalid_request)"),
-        (" invalid_grant", "invalid_grant", "grant refused (invalid_grant)"),
-        (" unsupported_grant_type", "unsupported", "client credentials not supported"),
-        (" responded 2", "bad_response", "response without a usable token"),
-        (" responded 3", "redirect", "response is a redirect, which is not followed"),
-        (" responded 4", "refused", "request refused"),
-        (" responded 5", "server_error", "server error"),
-        (" sent ", "bad_response", "response without a usable token"),
-        (" failed: no response in time", "timeout", "no response in time"),
-        (" failed: TLS", "tls", "TLS handshake failed"),
-        (" failed: DNS", "dns", "unknown host"),
-        (" failed: ", "unreachable", "no connection"),
+        (" invalid_client", "invalid_client"),
+        (" unauthorized_client", "unauthorized_client"),
+        (" invalid_scope", "invalid_scope"),
+        (" invalid_target", "invalid_audience"),
+        (" invalid_request", "invalid_request"),
+        (" invalid_grant", "invalid_grant"),
+        (" unsupported_grant_type", "unsupported"),
+        (" responded 2", "bad_response"),
+        (" responded 3", "redirect"),
+        (" responded 4", "refused"),
+        (" responded 5", "server_error"),
+        (" sent ", "bad_response"),
+        (" failed: no response in time", "timeout"),
+        (" failed: TLS", "tls"),
+        (" failed: DNS", "dns"),
+        (" failed: ", "unreachable"),
     ),
 }
-_REASON_WORDS = {
-    (failure.value, reason): words
-    for failure, known in _REASONS.items()
-    for _, reason, words in known
-}
-_BEFORE_REASON = {
-    Failure.TLS: "TLS",
-    Failure.DNS: "DNS",
-    Failure.TIMEOUT: "timeout",
-    Failure.TOKEN: "token endpoint",
+_REASON_TEXTS = {
+    (Failure.TLS, "no_client_certificate"): say("client certificate required"),
+    (Failure.TLS, "client_certificate"): say("client certificate refused"),
+    (Failure.TLS, "self_signed"): say("self-signed certificate"),
+    (Failure.TLS, "expired"): say("certificate expired"),
+    (Failure.TLS, "not_yet_valid"): say("certificate not yet valid"),
+    (Failure.TLS, "revoked"): say("certificate revoked"),
+    (Failure.TLS, "name_mismatch"): say("certificate for another name"),
+    (Failure.TLS, "unknown_authority"): say("certificate of an unknown authority"),
+    (Failure.TLS, "weak"): say("certificate too weak"),
+    (Failure.TLS, "not_tls"): say("the server does not speak TLS"),
+    (Failure.TLS, "old_protocol"): say("TLS version not supported"),
+    (Failure.TLS, "closed"): say("connection closed in the handshake"),
+    (Failure.TLS, "refused_by_peer"): say("handshake refused by the server"),
+    (Failure.TIMEOUT, "handshake"): say("no end of the TLS handshake in time"),
+    (Failure.DNS, "no_address"): say("name without an address"),
+    (Failure.DNS, "unknown_host"): say("unknown host"),
+    (Failure.DNS, "bad_name"): say("not a host name"),
+    (Failure.TOKEN, "invalid_client"): say("client refused (invalid_client)"),
+    (Failure.TOKEN, "unauthorized_client"): say("client not authorized"),
+    (Failure.TOKEN, "invalid_scope"): say("scope refused (invalid_scope)"),
+    (Failure.TOKEN, "invalid_audience"): say("audience refused (invalid_target)"),
+    (Failure.TOKEN, "invalid_request"): say("request refused (invalid_request)"),
+    (Failure.TOKEN, "invalid_grant"): say("grant refused (invalid_grant)"),
+    (Failure.TOKEN, "unsupported"): say("client credentials not supported"),
+    (Failure.TOKEN, "bad_response"): say("response without a usable token"),
+    (Failure.TOKEN, "redirect"): say("response is a redirect, which is not followed"),
+    (Failure.TOKEN, "refused"): say("request refused"),
+    (Failure.TOKEN, "server_error"): say("server error"),
+    (Failure.TOKEN, "timeout"): say("no response in time"),
+    (Failure.TOKEN, "tls"): say("TLS handshake failed"),
+    (Failure.TOKEN, "dns"): say("unknown host"),
+    (Failure.TOKEN, "unreachable"): say("no connection"),
 }
 
 
@@ -106,20 +126,40 @@ def key_of(failure: Failure | None, detail: str, code: int | None) -> CauseKey:
     found = class_of(failure, code)
     if code is not None or failure is None:
         return CauseKey(found, "", code)
-    for part, reason, _ in _REASONS.get(failure, ()):
+    for part, reason in _REASONS.get(failure, ()):
         if part in detail:
             return CauseKey(found, reason)
     return CauseKey(found)
 
 
 def title(key: CauseKey) -> str:
-    """A cause in a few words: ``503 Service Unavailable``, ``TLS: self-signed certificate``."""
-    words = _REASON_WORDS.get((key.failure, key.reason))
-    if words is not None:
-        return f"{_BEFORE_REASON[Failure(key.failure)]}: {words}"
+    """A cause in a few words: ``503 Service Unavailable``, ``TLS: self-signed certificate``.
+
+    A Sentence unless it is a status.
+    """
     if key == OTHER:
-        return "various failures"
-    return failure_text(key.code, None if key.code is not None else Failure(key.failure))
+        return say("various failures")
+    if key.code is not None:
+        return failure_text(key.code, None)
+    failure, reason = Failure(key.failure), reason_text(key)
+    if reason is None:
+        return failure_text(None, failure)
+    match failure:
+        case Failure.TLS:
+            return say("TLS: {reason}", reason=reason)
+        case Failure.DNS:
+            return say("DNS: {reason}", reason=reason)
+        case Failure.TIMEOUT:
+            return say("timeout: {reason}", reason=reason)
+        case _:  # Failure.TOKEN: no other failure has sub-reasons.
+            return say("token endpoint: {reason}", reason=reason)
+
+
+def reason_text(key: CauseKey) -> Sentence | None:
+    """The sub-reason of a cause: ``self-signed certificate``; None if it has none."""
+    if not key.reason:
+        return None
+    return _REASON_TEXTS.get((Failure(key.failure), key.reason))
 
 
 def is_of_class(wanted: str, outcome: str, code: int | None, failure: str | None) -> bool:
@@ -131,14 +171,16 @@ def is_of_class(wanted: str, outcome: str, code: int | None, failure: str | None
 
 def failure_problem(value: str) -> str | None:
     """The reason why this is not a failure class; None if it is one."""
-    return None if value in CLASSES else f"must be one of {', '.join(CLASSES)}"
+    return None if value in CLASSES else say("must be one of {names}", names=", ".join(CLASSES))
 
 
 def code_problem(value: int) -> str | None:
     """The reason why this is not a status code; None if it is one."""
     if value in CODES:
         return None
-    return f"must be a status code from {CODES.start} to {CODES.stop - 1}, like 503"
+    return say(
+        "must be a status code from {min} to {max}, like 503", min=CODES.start, max=CODES.stop - 1
+    )
 
 
 # --- open, close, return --------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from cryptography.utils import CryptographyDeprecationWarning
 from msgspec import Struct
 
 from homing.errors import FieldProblem
+from homing.languages.sentences import Sentence, say
 from homing.model import SPEC, Subscription, SubscriptionSpec, TlsIdentity
 from homing.policy.tables import DAY_MS
 
@@ -37,10 +38,18 @@ _PrivateKey = (
     | ed448.Ed448PrivateKey
 )
 _FIELDS = ("client_certificate", "client_key", "ca_certificates")
+_UNREADABLE = say("must be certificates in PEM: one of them cannot be read")
+_ENCRYPTED = say(
+    "is encrypted: remove its passphrase first ({command})", command="openssl pkey -in FILE"
+)
 
 
 class Unusable(Exception):
     """A certificate or key that cannot be used, with the reason, which begins with a verb."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class CertificateFacts(Struct, frozen=True):
@@ -134,19 +143,22 @@ def make_identity(
         facts = _checked_pair(certificate, key)
         certificate = _normal(certificate, CHAIN_MAX)
     except _WrongField as error:
-        return TlsIdentity(fingerprint, problem=f"{_WHAT[error.field]} {error.reason}")
+        return TlsIdentity(fingerprint, problem=_of_field(error.field, error.reason))
     except Unusable as error:
-        return TlsIdentity(fingerprint, problem=f"{_WHAT['ca_certificates']} {error}")
+        return TlsIdentity(fingerprint, problem=_of_field("ca_certificates", error.reason))
     return TlsIdentity(
         fingerprint, certificate, key, authorities, facts.valid_from, facts.expires_at
     )
 
 
-_WHAT = {
-    "client_certificate": "the client certificate",
-    "client_key": "the key of the client certificate",
-    "ca_certificates": "the file of CA certificates",
-}
+def _of_field(field: str, reason: str) -> Sentence:
+    match field:
+        case "client_certificate":
+            return say("the client certificate {reason}", reason=reason)
+        case "client_key":
+            return say("the key of the client certificate {reason}", reason=reason)
+        case _:
+            return say("the file of CA certificates {reason}", reason=reason)
 
 
 def identity_of(subscription: Subscription) -> TlsIdentity | None:
@@ -159,9 +171,12 @@ def identity_of(subscription: Subscription) -> TlsIdentity | None:
 
 
 def why_unusable(identity: TlsIdentity, *, wall: int) -> str:
-    """Why a connection with this identity cannot be made at this time; empty: it can."""
+    """Why a connection with this identity cannot be made at this time; empty: it can.
+
+    The reason is written to the log of attempts, in English.
+    """
     if identity.problem:
-        return identity.problem
+        return str(identity.problem)
     if not identity.certificate:
         return ""
     if wall >= identity.valid_until:
@@ -209,14 +224,15 @@ def identity_problems(
         return  # It is refused as every masked value is.
     long = [name for name in _FIELDS if len(getattr(draft, name) or "") > SPEC[name].chars_max]
     for name in long:
-        yield FieldProblem(name, f"must be at most {SPEC[name].chars_max:,} characters")
+        reason = say("must be at most {limit} characters", limit=SPEC[name].chars_max)
+        yield FieldProblem(name, reason)
     if long:
         return
     if draft.ca_certificates:
         try:
             _certificates(draft.ca_certificates, AUTHORITIES_MAX)
         except Unusable as error:
-            yield FieldProblem("ca_certificates", str(error))
+            yield FieldProblem("ca_certificates", error.reason)
     if not draft.client_certificate and not draft.client_key:
         return
     try:
@@ -225,7 +241,9 @@ def identity_problems(
         yield FieldProblem(error.field, error.reason)
         return
     if facts.expires_at <= now:
-        reason = f"expired on {date_text(facts.expires_at)}: give a certificate that is valid"
+        reason = say(
+            "expired on {at}: give a certificate that is valid", at=date_text(facts.expires_at)
+        )
         yield FieldProblem("client_certificate", reason)
 
 
@@ -234,33 +252,39 @@ def _checked_pair(certificate: str, key: str) -> CertificateFacts:
     if not certificate:
         raise _WrongField(
             "client_certificate",
-            "is missing: a client key needs its certificate",
+            say("is missing: a client key needs its certificate"),
         )
     if not key:
-        raise _WrongField("client_key", "is missing: a client certificate needs its private key")
+        reason = say("is missing: a client certificate needs its private key")
+        raise _WrongField("client_key", reason)
     try:
         chain = _certificates(certificate, CHAIN_MAX)
         public = chain[0].public_key()
         facts = certificate_facts(certificate)
     except Unusable as error:
-        raise _WrongField("client_certificate", str(error)) from None
+        raise _WrongField("client_certificate", error.reason) from None
     except (UnsupportedAlgorithm, ValueError):
-        reason = "has a public key of an unknown kind: use RSA or an elliptic curve"
+        reason = say("has a public key of an unknown kind: use RSA or an elliptic curve")
         raise _WrongField("client_certificate", reason) from None
     if "PRIVATE KEY" in certificate:
-        reason = "must not contain a private key: give it as client_key, which is kept secret"
+        reason = say(
+            "must not contain a private key: give it as {field}, which is kept secret",
+            field="client_key",
+        )
         raise _WrongField("client_certificate", reason)
     try:
         private = _private_key(key)
     except Unusable as error:
-        raise _WrongField("client_key", str(error)) from None
+        raise _WrongField("client_key", error.reason) from None
     if _spki(private.public_key()) != _spki(public):
         fits = any(_spki(it.public_key()) == _spki(private.public_key()) for it in chain[1:])
         reason = (
-            "does not fit the first certificate: put the client's own certificate first, "
-            "then its authorities"
+            say(
+                "does not fit the first certificate: put the client's own certificate first, "
+                "then its authorities"
+            )
             if fits
-            else "does not fit the client certificate: give the key that it was made with"
+            else say("does not fit the client certificate: give the key that it was made with")
         )
         raise _WrongField("client_key", reason)
     return facts
@@ -268,11 +292,11 @@ def _checked_pair(certificate: str, key: str) -> CertificateFacts:
 
 def _certificates(pem: str, count_max: int) -> list[x509.Certificate]:
     if "-----BEGIN CERTIFICATE-----" not in pem:
-        raise Unusable("must be in PEM: it has no line -----BEGIN CERTIFICATE-----")
+        raise Unusable(say("must be in PEM: it has no line -----BEGIN CERTIFICATE-----"))
     if pem.count("-----BEGIN CERTIFICATE-----") > count_max:
-        raise Unusable(f"must have at most {count_max} certificates")
+        raise Unusable(say("must have at most {limit} certificates", limit=count_max))
     if pem.count("-----BEGIN CERTIFICATE-----") != pem.count("-----END CERTIFICATE-----"):
-        raise Unusable("must be whole: a certificate has no line -----END CERTIFICATE-----")
+        raise Unusable(say("must be whole: a certificate has no line -----END CERTIFICATE-----"))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CryptographyDeprecationWarning)
@@ -280,9 +304,9 @@ def _certificates(pem: str, count_max: int) -> list[x509.Certificate]:
         for one in found:
             _ = one.subject, one.issuer, one.public_key()  # These are read lazily.
     except (ValueError, UnsupportedAlgorithm):
-        raise Unusable("must be certificates in PEM: one of them cannot be read") from None
+        raise Unusable(_UNREADABLE) from None
     if len(found) != pem.count("-----BEGIN CERTIFICATE-----"):
-        raise Unusable("must be certificates in PEM: one of them cannot be read")
+        raise Unusable(_UNREADABLE)
     return found
 
 
@@ -295,21 +319,21 @@ def _normal(pem: str, count_max: int) -> str:
 
 def _private_key(pem: str) -> _PrivateKey:
     if "ENCRYPTED" in pem:
-        raise Unusable("is encrypted: remove its passphrase first (openssl pkey -in FILE)")
+        raise Unusable(_ENCRYPTED)
     if "PRIVATE KEY-----" not in pem:
-        raise Unusable("must be a private key in PEM: it has no line -----BEGIN PRIVATE KEY-----")
+        raise Unusable(
+            say("must be a private key in PEM: it has no line -----BEGIN PRIVATE KEY-----")
+        )
     try:
         key = serialization.load_pem_private_key(pem.encode(), password=None)
     except TypeError:
-        raise Unusable(
-            "is encrypted: remove its passphrase first (openssl pkey -in FILE)"
-        ) from None
+        raise Unusable(_ENCRYPTED) from None
     except (ValueError, UnsupportedAlgorithm):
-        raise Unusable("must be a private key in PEM: it cannot be read") from None
+        raise Unusable(say("must be a private key in PEM: it cannot be read")) from None
     if isinstance(key, rsa.RSAPrivateKey) and key.key_size < RSA_BITS_MIN:
-        raise Unusable(f"must have at least {RSA_BITS_MIN} bits")
+        raise Unusable(say("must have at least {limit} bits", limit=str(RSA_BITS_MIN)))
     if not isinstance(key, _PrivateKey):
-        raise Unusable("must be a key that can sign: use RSA or an elliptic curve")
+        raise Unusable(say("must be a key that can sign: use RSA or an elliptic curve"))
     return key
 
 

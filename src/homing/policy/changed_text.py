@@ -7,6 +7,8 @@ from difflib import SequenceMatcher
 
 from msgspec import Struct
 
+from homing.languages.sentences import many
+
 COMPARED_MAX = (
     200  # changed lines that are compared with each other: the work grows with its square
 )
@@ -88,7 +90,7 @@ def _shortened(lines: list[Line]) -> Iterator[Line]:
             left_out += 1
             continue
         if left_out:
-            yield Line("gap", f"{left_out:,} equal {'line' if left_out == 1 else 'lines'}")
+            yield Line("gap", many("{count} equal line", "{count} equal lines", left_out))
             left_out = 0
         if line is not None:
             yield line

@@ -16,19 +16,24 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
+from homing.languages.sentences import say
+
 RSA_BITS = range(2048, 4096 + 1)
 EXPONENT_MAX = 1 << 33
 LIFE_S = 120  # of an assertion
 
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 
-_KEY_RULE = "must be a PEM private key: RSA of 2048 to 4096 bits, or EC on the curve P-256"
+_KEY_RULE = say("must be a PEM private key: RSA of 2048 to 4096 bits, or EC on the curve P-256")
 
 
 def key_problem(pem: str) -> str | None:
     """Why this private key cannot be used; None if it can. No reason has a part of the key."""
     if "ENCRYPTED" in pem:
-        return "must not be encrypted: remove its passphrase (openssl pkey -in FILE)"
+        return say(
+            "must not be encrypted: remove its passphrase ({command})",
+            command="openssl pkey -in FILE",
+        )
     try:
         key = _load(pem)
     except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -80,7 +85,7 @@ def _load(pem: str) -> Any:
 
 def _rsa_problem(key: rsa.RSAPrivateKey) -> str | None:
     if key.key_size not in RSA_BITS:
-        return f"must be an RSA key of 2048 to 4096 bits, not of {key.key_size}"
+        return say("must be an RSA key of 2048 to 4096 bits, not of {bits}", bits=str(key.key_size))
     it = key.private_numbers()
     p, q, d = it.p, it.q, it.d
     e, n = it.public_numbers.e, it.public_numbers.n
@@ -96,11 +101,11 @@ def _rsa_problem(key: rsa.RSAPrivateKey) -> str | None:
         and it.iqmp * q % p == 1
     )
     if not fits:
-        return "must be a valid RSA key: its numbers do not fit together"
+        return say("must be a valid RSA key: its numbers do not fit together")
     try:
         key.public_key().verify(_sign(key, b"?"), b"?", padding.PKCS1v15(), hashes.SHA256())
     except (InvalidSignature, ValueError):
-        return "must be a valid RSA key: a signature made with it does not verify"
+        return say("must be a valid RSA key: a signature made with it does not verify")
     return None
 
 

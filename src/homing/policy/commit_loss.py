@@ -8,26 +8,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from homing.languages.sentences import At, Sentence, say
 from homing.model import id_time
-from homing.policy.moments import rfc3339
 
 LISTED_MAX = 50  # losses that pages and the API show
-
-_MISSING = {
-    "publish": (
-        "events that it acknowledged {when} may be missing, with their deliveries. Publish them"
-        " again with the same ids: events that exist are not repeated."
-    ),
-    "settle": (
-        "outcomes that it wrote {when} may be missing. Deliveries that were finished then may be"
-        " sent again."
-    ),
-    "catalog": (
-        "changes of subscriptions, keys and notice targets {when} may be undone. Check the last"
-        " changes."
-    ),
-    "leases": "changes of the owners of buckets {when} are undone. Nothing needs to be done.",
-}
 
 
 class CommitLoss(Struct, frozen=True):
@@ -51,10 +35,73 @@ def span_of(*, seen: int, found: int | None, started_at: int) -> tuple[int | Non
     return begun, upto
 
 
-def missing_text(loss: CommitLoss) -> str:
+def missing_text(loss: CommitLoss) -> Sentence:
     """What may be missing, and what to do."""
-    if loss.from_at is None:
-        when = f"before {rfc3339(loss.upto_at)}"
-    else:
-        when = f"between {rfc3339(loss.from_at)} and {rfc3339(loss.upto_at)}"
-    return f"Process {loss.process or 'unnamed'}: {_MISSING[loss.kind].format(when=when)}"
+    return say(
+        "Process {process}: {missing}",
+        process=loss.process or say("unnamed"),
+        missing=_missing_before(loss) if loss.from_at is None else _missing(loss, loss.from_at),
+    )
+
+
+def _missing(loss: CommitLoss, from_at: int) -> Sentence:
+    since, until = At(from_at), At(loss.upto_at)
+    match loss.kind:
+        case "publish":
+            return say(
+                "events that it acknowledged between {since} and {until} may be missing, with their"
+                " deliveries. Publish them again with the same ids: events that exist are not"
+                " repeated.",
+                since=since,
+                until=until,
+            )
+        case "settle":
+            return say(
+                "outcomes that it wrote between {since} and {until} may be missing. Deliveries that"
+                " were finished then may be sent again.",
+                since=since,
+                until=until,
+            )
+        case "catalog":
+            return say(
+                "changes of subscriptions, keys and notice targets between {since} and {until} may"
+                " be undone. Check the last changes.",
+                since=since,
+                until=until,
+            )
+        case _:  # leases
+            return say(
+                "changes of the owners of buckets between {since} and {until} are undone. Nothing"
+                " needs to be done.",
+                since=since,
+                until=until,
+            )
+
+
+def _missing_before(loss: CommitLoss) -> Sentence:
+    until = At(loss.upto_at)
+    match loss.kind:
+        case "publish":
+            return say(
+                "events that it acknowledged before {until} may be missing, with their deliveries."
+                " Publish them again with the same ids: events that exist are not repeated.",
+                until=until,
+            )
+        case "settle":
+            return say(
+                "outcomes that it wrote before {until} may be missing. Deliveries that were"
+                " finished then may be sent again.",
+                until=until,
+            )
+        case "catalog":
+            return say(
+                "changes of subscriptions, keys and notice targets before {until} may be undone."
+                " Check the last changes.",
+                until=until,
+            )
+        case _:  # leases
+            return say(
+                "changes of the owners of buckets before {until} are undone. Nothing needs to be"
+                " done.",
+                until=until,
+            )

@@ -23,6 +23,7 @@ from urllib.parse import unquote
 import msgspec
 from msgspec import Struct
 
+from homing.languages.sentences import Sentence, say
 from homing.policy.event_types import cut
 
 PARTS_MAX = 2_000  # schemas within a schema
@@ -34,6 +35,8 @@ PATTERN_CHARS_MAX = 200
 PATTERN_BYTES_MAX = 15_000  # of a compiled pattern
 TEXT_COST_MAX = 1_000  # of the patterns and formats that apply to one text
 DEPTH_MAX = 100  # levels of the data: a check of each is a call within the one above
+_PLACE_CHARS_MAX = 200  # of a place in a reason
+_TEXT_CHARS_MAX = 440  # of a text of the library in a reason, with its place
 DIGITS_MAX = 100  # of a number in data that is not small
 AT_ONCE_NS = 3_000_000  # A check that may take longer waits for its turn.
 LONGEST_NS = 25_000_000
@@ -89,15 +92,16 @@ _KINDS = ("object", "array")
 _DEFINITIONS = ("$defs", "definitions")
 _SCHEMAS = frozenset((*_HERE, *_HERE_LISTS, *_OTHERS, "contains"))
 _MAPS = frozenset((*_HERE_NAMED, *_DEFINITIONS, "properties", "patternProperties"))
+_USE_REF = say("use $ref with a JSON pointer, like #/$defs/address")
 _REFUSED = {
-    "$anchor": "use $ref with a JSON pointer, like #/$defs/address",
-    "$dynamicAnchor": "use $ref with a JSON pointer, like #/$defs/address",
-    "$dynamicRef": "use $ref with a JSON pointer, like #/$defs/address",
-    "$recursiveAnchor": "use $ref with a JSON pointer, like #/$defs/address",
-    "$recursiveRef": "use $ref with a JSON pointer, like #/$defs/address",
-    "$vocabulary": "remove it",
-    "unevaluatedProperties": "use additionalProperties",
-    "unevaluatedItems": "use items",
+    "$anchor": _USE_REF,
+    "$dynamicAnchor": _USE_REF,
+    "$dynamicRef": _USE_REF,
+    "$recursiveAnchor": _USE_REF,
+    "$recursiveRef": _USE_REF,
+    "$vocabulary": say("remove it"),
+    "unevaluatedProperties": say("use {keyword}", keyword="additionalProperties"),
+    "unevaluatedItems": say("use {keyword}", keyword="items"),
 }
 
 _decode = msgspec.json.Decoder().decode
@@ -105,6 +109,10 @@ _decode = msgspec.json.Decoder().decode
 
 class BadSchema(Exception):
     """Why a schema is refused."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class _Part:
@@ -217,10 +225,12 @@ class Schema:
             self._validator.validate(value)
         except (ValueError, RecursionError) as error:
             is_problem = isinstance(error, _library().ValidationError)
-            return _sentence(error) if is_problem else cut(f"cannot be checked: {error}")
+            if is_problem:
+                return _mismatch(error)
+            return say("cannot be checked: {error}", error=cut(str(error), _TEXT_CHARS_MAX))
         except BaseException as error:  # noqa: BLE001 - a panic is no Exception
             _raise_unless_panic(error)
-            return "cannot be checked: the checking library failed"
+            return say("cannot be checked: the checking library failed")
         return ""
 
 
@@ -247,13 +257,16 @@ def _raise_unless_panic(error: BaseException) -> None:
         raise error
 
 
-TOO_LARGE = (
+TOO_LARGE = say(
     "cannot be checked against its schema: it has too many values for a schema of this size; "
     "publish less data in one event, make the schema simpler, or set the check of the type to off"
 )
-TOO_LONG = f"cannot be checked: it has a number with more than {DIGITS_MAX} digits"
-TOO_DEEP = f"cannot be checked against its schema: it is nested more than {DEPTH_MAX} levels deep"
-SOMEWHERE = (
+TOO_LONG = say("cannot be checked: it has a number with more than {limit} digits", limit=DIGITS_MAX)
+TOO_DEEP = say(
+    "cannot be checked against its schema: it is nested more than {limit} levels deep",
+    limit=DEPTH_MAX,
+)
+SOMEWHERE = say(
     "does not match its schema; it has too many values, or the schema too many alternatives, to "
     "say where"
 )
@@ -282,10 +295,11 @@ def compile_schema(text: str) -> Schema:
     except library.ValidationError as error:
         raise BadSchema(_refusal(error)) from None
     except (ValueError, library.ReferencingError) as error:
-        raise BadSchema(cut(f"is not a valid JSON Schema: {error}")) from None
+        reason = say("is not a valid JSON Schema: {error}", error=cut(str(error), _TEXT_CHARS_MAX))
+        raise BadSchema(reason) from None
     except BaseException as error:  # noqa: BLE001 - a panic is no Exception
         _raise_unless_panic(error)
-        raise BadSchema("cannot be compiled") from None
+        raise BadSchema(say("cannot be compiled")) from None
     return Schema(validator, cost)
 
 
@@ -313,26 +327,34 @@ def problem_of(schema: str, sample: str) -> tuple[str, str] | None:
     try:
         compiled = compile_schema(schema)
     except BadSchema as error:
-        return "schema", str(error)
+        return "schema", error.reason
     if sample and (reason := compiled.problem(sample.encode())):
-        return "sample", f"must match the schema: {reason}"
+        return "sample", say("must match the schema: {reason}", reason=reason)
     return None
 
 
-def _refusal(error: Any) -> str:
-    where = _pointer(error.instance_path)
+def _refusal(error: Any) -> Sentence:
+    where = _pointer(error.instance_path) or "/"
     if getattr(error.kind, "format", "") == "regex":
-        return (
-            f"has a pattern at {where or '/'} that is not valid, or cannot run in linear time: "
-            "use no look-around and no back-references, and keep it short"
+        return say(
+            "has a pattern at {place} that is not valid, or cannot run in linear time: "
+            "use no look-around and no back-references, and keep it short",
+            place=where,
         )
-    return cut(f"is not a valid JSON Schema: at {where or '/'}, {error.message}")
+    place = cut(where, _PLACE_CHARS_MAX)
+    return say(
+        "is not a valid JSON Schema: at {place}, {error}",
+        place=place,
+        error=cut(error.message, _TEXT_CHARS_MAX - len(place)),
+    )
 
 
-def _sentence(error: Any) -> str:
-    where = _pointer(error.instance_path)
-    place = f"at {where}, " if where else ""
-    return cut(f"does not match its schema: {place}{error.message}")
+def _mismatch(error: Any) -> Sentence:
+    place = cut(_pointer(error.instance_path), _PLACE_CHARS_MAX)
+    text = cut(error.message, _TEXT_CHARS_MAX - len(place))
+    if not place:
+        return say("does not match its schema: {error}", error=text)
+    return say("does not match its schema: at {place}, {error}", place=place, error=text)
 
 
 def _pointer(path: list[str | int]) -> str:
@@ -347,14 +369,16 @@ def _read(text: str) -> dict[str, Any]:
     try:
         root = _decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise BadSchema(cut(f"must be JSON: {error}")) from None
+        raise BadSchema(
+            say("must be JSON: {error}", error=cut(str(error), _TEXT_CHARS_MAX))
+        ) from None
     if not isinstance(root, dict):
-        raise BadSchema("must be a JSON object")
+        raise BadSchema(say("must be a JSON object"))
     if _nesting(root, NESTING_MAX) > NESTING_MAX:
-        raise BadSchema(f"must be nested at most {NESTING_MAX} levels deep")
+        raise BadSchema(say("must be nested at most {limit} levels deep", limit=NESTING_MAX))
     draft = root.get("$schema")
     if draft is not None and (not isinstance(draft, str) or draft.rstrip("#") not in DRAFTS):
-        raise BadSchema("has a $schema that is not supported: use draft 2020-12, 2019-09 or 7")
+        raise BadSchema(say("has a $schema that is not supported: use draft 2020-12, 2019-09 or 7"))
     return root
 
 
@@ -433,7 +457,7 @@ class _Reader:
         found = self._parts.get(id(schema))
         if found is None:
             if len(self._parts) >= PARTS_MAX:
-                raise BadSchema(f"must have at most {PARTS_MAX:,} schemas within it")
+                raise BadSchema(say("must have at most {limit} schemas within it", limit=PARTS_MAX))
             found = self._parts[id(schema)] = _Part(at)
             self._waiting.append((schema, found))
         return found
@@ -493,21 +517,37 @@ class _Reader:
     def _check_keywords(self, schema: dict[str, Any], part: _Part) -> None:
         for name, advice in _REFUSED.items():
             if name in schema:
-                raise BadSchema(f"must not contain {name}, at {part.at or '/'}: {advice}")
+                raise BadSchema(
+                    say(
+                        "must not contain {name}, at {place}: {advice}",
+                        name=name,
+                        place=part.at or "/",
+                        advice=advice,
+                    )
+                )
         if part.at:
             for name in ("$id", "$schema"):
                 if name in schema:
-                    raise BadSchema(f"must not contain {name} at {part.at}, only at its root")
+                    raise BadSchema(
+                        say(
+                            "must not contain {name} at {place}, only at its root",
+                            name=name,
+                            place=part.at,
+                        )
+                    )
         if "$ref" in schema:
             self._references.append((part, schema["$ref"]))
 
     def _target(self, reference: Any, at: str) -> _Part | None:
         """The part that a reference names; None for true and false. Raises BadSchema."""
-        where = f"at {at or '/'}/$ref"
+        where = f"{at or '/'}/$ref"
         if not isinstance(reference, str) or not (reference == "#" or reference[:2] == "#/"):
             raise BadSchema(
-                f"must refer only to itself, {where}: use a JSON pointer like #/$defs/address; "
-                "nothing is fetched from elsewhere"
+                say(
+                    "must refer only to itself, at {place}: use a JSON pointer like "
+                    "#/$defs/address; nothing is fetched from elsewhere",
+                    place=where,
+                )
             )
         value: Any = self._root
         for token in reference[2:].split("/") if reference != "#" else ():
@@ -517,12 +557,22 @@ class _Reader:
             elif isinstance(value, list) and key.isdigit() and int(key) < len(value):
                 value = value[int(key)]
             else:
-                raise BadSchema(cut(f"refers to {reference}, {where}, which is not there"))
+                raise BadSchema(
+                    say(
+                        "refers to {target}, at {place}, which is not there",
+                        target=cut(reference, _PLACE_CHARS_MAX),
+                        place=cut(where, _PLACE_CHARS_MAX),
+                    )
+                )
         if isinstance(value, bool):
             return None
         if id(value) not in self._parts:
             raise BadSchema(
-                cut(f"refers to {reference}, {where}, which is not a schema: put it below $defs")
+                say(
+                    "refers to {target}, at {place}, which is not a schema: put it below $defs",
+                    target=cut(reference, _PLACE_CHARS_MAX),
+                    place=cut(where, _PLACE_CHARS_MAX),
+                )
             )
         return self._parts[id(value)]
 
@@ -540,8 +590,13 @@ class _Reader:
 
     def _pattern(self, pattern: Any, at: str) -> int:
         if isinstance(pattern, str) and len(pattern) > PATTERN_CHARS_MAX:
-            reason = f"is longer than {PATTERN_CHARS_MAX} characters"
-            raise BadSchema(f"has a pattern at {at} that {reason}")
+            raise BadSchema(
+                say(
+                    "has a pattern at {place} that is longer than {limit} characters",
+                    place=at,
+                    limit=PATTERN_CHARS_MAX,
+                )
+            )
         if not isinstance(pattern, str) or _is_simple(pattern) or _is_small(pattern):
             return 1
         return _COMPLEX
@@ -550,7 +605,13 @@ class _Reader:
         if not isinstance(value, float) or value.is_integer():
             return 0
         if 0 < value < _FRACTION_MIN:
-            raise BadSchema(f"has a multipleOf at {at} that is less than {_FRACTION_MIN}")
+            raise BadSchema(
+                say(
+                    "has a multipleOf at {place} that is less than {limit}",
+                    place=at,
+                    limit=str(_FRACTION_MIN),
+                )
+            )
         return _FRACTION
 
 
@@ -617,15 +678,23 @@ def _in_order(parts: list[_Part]) -> list[_Part]:
                 length[part] = 1 + max((length[it] for it in part.here), default=0)
                 if length[part] > CHAIN_MAX:
                     raise BadSchema(
-                        f"must not lead from schema to schema more than {CHAIN_MAX} times for one "
-                        f"value, at {part.at or '/'}"
+                        say(
+                            "must not lead from schema to schema more than {limit} times for one "
+                            "value, at {place}",
+                            limit=CHAIN_MAX,
+                            place=part.at or "/",
+                        )
                     )
             elif following not in length:
                 length[following] = 0
                 path.append((following, iter(following.here)))
             elif not length[following]:
-                reason = "must not refer to itself for the same value"
-                raise BadSchema(f"{reason}, at {following.at or '/'}")
+                raise BadSchema(
+                    say(
+                        "must not refer to itself for the same value, at {place}",
+                        place=following.at or "/",
+                    )
+                )
     return list(length)
 
 
@@ -667,8 +736,10 @@ def _check(part: _Part, value: int, limit: int) -> None:
         raise BadSchema(_too_much(part))
 
 
-def _too_much(part: _Part) -> str:
-    return (
-        f"would take too long to check, at {part.at or '/'}: too many of its parts apply to one "
-        "value. Use fewer alternatives and patterns, and let a recursion apply only once to a value"
+def _too_much(part: _Part) -> Sentence:
+    return say(
+        "would take too long to check, at {place}: too many of its parts apply to one "
+        "value. Use fewer alternatives and patterns, and let a recursion apply only once to a "
+        "value",
+        place=part.at or "/",
     )

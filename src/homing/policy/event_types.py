@@ -8,7 +8,14 @@ import msgspec
 from msgspec import Struct
 
 from homing.errors import FieldProblem, Invalid
-from homing.policy.admission import RESERVED_TYPES, TYPE_RULE, is_type, tenant_problem
+from homing.languages.sentences import say
+from homing.policy.admission import (
+    RESERVED_RULE,
+    RESERVED_TYPES,
+    TYPE_RULE,
+    is_type,
+    tenant_problem,
+)
 from homing.policy.event_check_rules import Check
 from homing.policy.text import storable
 
@@ -74,16 +81,15 @@ def check_type(
     if not is_type(draft.name):
         problems.append(FieldProblem("name", TYPE_RULE))
     elif draft.name.startswith(RESERVED_TYPES):
-        reason = f"must not begin with {RESERVED_TYPES}, which is for Homing's own events"
-        problems.append(FieldProblem("name", reason))
+        problems.append(FieldProblem("name", RESERVED_RULE))
     elif draft.name == OPENAPI:
-        reason = f"must not be {OPENAPI}: the document of all types has this address"
+        reason = say("must not be {name}: the document of all types has this address", name=OPENAPI)
         problems.append(FieldProblem("name", reason))
     if len(draft.description) > DESCRIPTION_CHARS_MAX:
-        reason = f"must be at most {DESCRIPTION_CHARS_MAX:,} characters"
+        reason = say("must be at most {limit} characters", limit=DESCRIPTION_CHARS_MAX)
         problems.append(FieldProblem("description", reason))
     if draft.description != storable(draft.description):
-        problems.append(FieldProblem("description", "must not contain a NUL character"))
+        problems.append(FieldProblem("description", say("must not contain a NUL character")))
     texts = [
         *_json_problems("schema", draft.schema, SCHEMA_BYTES_MAX),
         *_json_problems("sample", draft.sample, SAMPLE_BYTES_MAX),
@@ -100,17 +106,18 @@ def _json_problems(field: str, text: str, bytes_max: int) -> list[FieldProblem]:
     if not text:
         return []
     if len(text.encode(errors="replace")) > bytes_max:
-        return [FieldProblem(field, f"must be at most {bytes_max // 1024} KiB")]
+        return [FieldProblem(field, say("must be at most {kib} KiB", kib=bytes_max // 1024))]
     if text != storable(text):
-        return [FieldProblem(field, "must not contain a NUL character or half a surrogate pair")]
+        reason = say("must not contain a NUL character or half a surrogate pair")
+        return [FieldProblem(field, reason)]
     try:
         _ANY.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
-        return [FieldProblem(field, f"must be JSON: {error}")]
+        return [FieldProblem(field, say("must be JSON: {error}", error=str(error)))]
     return []
 
 
-def cut(text: str) -> str:
-    """A reason of bounded length, on one line."""
+def cut(text: str, chars_max: int = WARNING_CHARS_MAX) -> str:
+    """A reason, or a part of one, of bounded length and on one line."""
     text = " ".join(storable(text).split())
-    return text if len(text) <= WARNING_CHARS_MAX else f"{text[: WARNING_CHARS_MAX - 1]}…"
+    return text if len(text) <= chars_max else f"{text[: chars_max - 1]}…"

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from homing.errors import FieldProblem, Invalid
+from homing.languages.sentences import Sentence, say
 from homing.model import Connector
 from homing.policy import exact
 from homing.policy.exact import Number
@@ -95,7 +96,6 @@ _WORKFRONT = ("fieldName", "comparison", "fieldValue", "state")
 _NATIVE = ("field", "op", "value", "state")
 _GROUP = ("type", "connector", "filters")
 _W = TypeVar("_W", bound=StrEnum)
-_SCALAR = "text, a number, true or false"
 _NUMBER_MAX = Decimal("1e308")  # Programs that read a subscription read it as a binary float.
 
 
@@ -106,7 +106,7 @@ def read_filters(text: str, connector: str = Connector.AND) -> Filters:
     """
     reader = _Reader()
     if len(text.encode()) > BYTES_MAX:
-        reader.wrong("filters", f"must be at most {BYTES_MAX // 1024} KiB of JSON")
+        reader.wrong("filters", say("must be at most {kib} KiB of JSON", kib=BYTES_MAX // 1024))
         raise Invalid(problems=tuple(reader.problems))
     joined = reader.choice(connector, Connector, "filterConnector") or Connector.AND
     parts = reader.parts(exact.decode(text))
@@ -129,16 +129,20 @@ def read_affordable(text: str, connector: str = Connector.AND) -> Filters:
     filters = read_filters(text, connector)
     problems = []
     if (count := comparisons(filters)) > COMPARISONS_MAX:
-        reason = (
-            f"must compare at most {COMPARISONS_MAX:,} values in all, these compare {count:,}: "
-            "shorten their lists and objects, or divide them among several subscriptions"
+        reason = say(
+            "must compare at most {limit} values in all, these compare {found}: "
+            "shorten their lists and objects, or divide them among several subscriptions",
+            limit=COMPARISONS_MAX,
+            found=count,
         )
         problems.append(FieldProblem("filters", reason))
     if (count := sum(_searches(one) for one in conditions(filters))) > OBJECT_SEARCHES_MAX:
-        reason = (
-            f"must have at most {OBJECT_SEARCHES_MAX} objects under contains, notContains and "
-            f"containsOnly, these have {count}: put several names into one object, "
-            "or divide them among several subscriptions"
+        reason = say(
+            "must have at most {limit} objects under contains, notContains and containsOnly, "
+            "these have {found}: put several names into one object, "
+            "or divide them among several subscriptions",
+            limit=OBJECT_SEARCHES_MAX,
+            found=count,
         )
         problems.append(FieldProblem("filters", reason))
     if problems:
@@ -183,19 +187,19 @@ class _Reader:
         try:
             return choices(str(given))
         except ValueError:
-            self.wrong(at, f"must be {_either(choices)}")
+            self.wrong(at, _either(choices))
             return None
 
     def parts(self, given: object) -> tuple[Condition | Group, ...]:
         if not isinstance(given, list):
-            self.wrong("filters", "must be a list")
+            self.wrong("filters", say("must be a list"))
             return ()
         if len(given) > PARTS_MAX:
-            self.wrong("filters", f"must be at most {PARTS_MAX}")
+            self.wrong("filters", say("must be at most {limit}", limit=PARTS_MAX))
             return ()
         groups = sum(isinstance(part, dict) and _is_group(part) for part in given)
         if groups > GROUPS_MAX:
-            self.wrong("filters", f"must have at most {GROUPS_MAX} groups")
+            self.wrong("filters", say("must have at most {limit} groups", limit=GROUPS_MAX))
         found = [self.part(part, f"filters[{index}]") for index, part in enumerate(given)]
         return tuple(part for part in found if part is not None)
 
@@ -207,17 +211,18 @@ class _Reader:
     def group(self, given: Mapping[str, Any], at: str) -> Group | None:
         self.known(given, _GROUP, at)
         if given.get("type") != "group":
-            self.wrong(f"{at}.type", "must be group")
+            self.wrong(f"{at}.type", say("must be {value}", value="group"))
         connector = self.choice(given.get("connector", Connector.AND), Connector, f"{at}.connector")
         members = given.get("filters")
         if not isinstance(members, list) or not GROUP_MIN <= len(members) <= GROUP_MAX:
-            self.wrong(f"{at}.filters", f"must be {GROUP_MIN} to {GROUP_MAX} filters")
+            reason = say("must be {min} to {max} filters", min=GROUP_MIN, max=GROUP_MAX)
+            self.wrong(f"{at}.filters", reason)
             return None
         found = []
         for index, member in enumerate(members):
             place = f"{at}.filters[{index}]"
             if isinstance(member, dict) and _is_group(member):
-                self.wrong(place, "must be a filter: a group holds no groups")
+                self.wrong(place, say("must be a filter: a group holds no groups"))
             else:
                 found.append(self.condition(member, place))
         conditions = tuple(condition for condition in found if condition is not None)
@@ -225,7 +230,7 @@ class _Reader:
 
     def condition(self, given: object, at: str) -> Condition | None:
         if not isinstance(given, dict):
-            self.wrong(at, "must be an object")
+            self.wrong(at, say("must be an object"))
             return None
         workfront = "fieldName" in given
         names = _WORKFRONT if workfront else _NATIVE
@@ -242,7 +247,7 @@ class _Reader:
         if op in WITHOUT_VALUE:
             return Condition(at, field, op, None, side)
         if value_name not in given:
-            self.wrong(f"{at}.{value_name}", f"must be given for {op}")
+            self.wrong(f"{at}.{value_name}", say("must be given for {value}", value=op.value))
             return None
         value = given[value_name]
         if reason := _value_reason(op, value):
@@ -251,22 +256,28 @@ class _Reader:
 
     def field(self, given: object, at: str, *, sided: bool) -> str | None:
         if not isinstance(given, str) or not 0 < len(given) <= NAME_CHARS_MAX:
-            self.wrong(at, f"must be the name of a field, 1 to {NAME_CHARS_MAX} characters")
+            reason = say(
+                "must be the name of a field, 1 to {limit} characters", limit=NAME_CHARS_MAX
+            )
+            self.wrong(at, reason)
             return None
         if given.count(".") >= NAME_PARTS_MAX:
-            self.wrong(at, f"must be at most {NAME_PARTS_MAX} names deep")
+            self.wrong(at, say("must be at most {limit} names deep", limit=NAME_PARTS_MAX))
             return None
         if not sided and given != "data" and not given.startswith("data."):
-            self.wrong(at, "must begin with data. (or name a state: newState or oldState)")
+            self.wrong(at, say("must begin with data. (or name a state: newState or oldState)"))
             return None
         return given
 
     def known(self, given: Mapping[str, Any], names: tuple[str, ...], at: str) -> None:
         for name in given:
             if name not in names:
-                reason = f"is unknown: a filter has {', '.join(names)}"
-                if names is _GROUP:
-                    reason = f"is unknown: a group has {', '.join(names)}"
+                listed = ", ".join(names)
+                reason = (
+                    say("is unknown: a group has {names}", names=listed)
+                    if names is _GROUP
+                    else say("is unknown: a filter has {names}", names=listed)
+                )
                 self.wrong(f"{at}.{name[:64]}", reason)
 
 
@@ -274,39 +285,47 @@ def _is_group(given: Mapping[str, Any]) -> bool:
     return "filters" in given or given.get("type") == "group"
 
 
-def _either(choices: type[StrEnum]) -> str:
-    return " or ".join(choices) if len(choices) == 2 else f"one of {', '.join(choices)}"
+def _either(choices: type[StrEnum]) -> Sentence:
+    if len(choices) == 2:
+        one, other = choices
+        return say("must be {one} or {other}", one=one.value, other=other.value)
+    return say("must be one of {names}", names=", ".join(choices))
 
 
 def _value_reason(op: Op, value: Any, depth: int = 1) -> str | None:
     """Why a field cannot be compared with this value, or None."""
     if depth > VALUE_DEPTH_MAX:
-        return f"must be at most {VALUE_DEPTH_MAX} deep"
+        return say("must be at most {limit} deep", limit=VALUE_DEPTH_MAX)
     if isinstance(value, dict):
         if not value and op not in _EQUALITY:
-            return "must not be an empty object"
+            return say("must not be an empty object")
         if len(value) > VALUE_ITEMS_MAX:
-            return f"must have at most {VALUE_ITEMS_MAX} names"
+            return say("must have at most {limit} names", limit=VALUE_ITEMS_MAX)
         return _first_reason(op, list(value.values()), depth)
     if isinstance(value, list):
         return _list_reason(op, value, depth)
     if isinstance(value, Decimal) and value.copy_abs() > _NUMBER_MAX:
-        return f"must be a number of at most {_NUMBER_MAX}: give a larger one as an integer"
+        return say(
+            "must be a number of at most {limit}: give a larger one as an integer",
+            limit=str(_NUMBER_MAX),
+        )
     if op in ORDERING and (isinstance(value, bool) or not isinstance(value, str | Number)):
-        return f"must be {_leaf_rule(op)} for {op}"
+        return say("must be text or a number for {op}", op=op.value)
     if value is None and op not in _EQUALITY:
-        return f"must not be null for {op}"
+        return say("must not be null for {op}", op=op.value)
     return None
 
 
 def _list_reason(op: Op, value: list[Any], depth: int) -> str | None:
-    if op in _HOLDING or op in ORDERING:
-        return f"must be {_leaf_rule(op)}: {op} takes no list"
+    if op in ORDERING:
+        return say("must be text or a number: {op} takes no list", op=op.value)
+    if op in _HOLDING:
+        return say("must be text, a number, true or false: {op} takes no list", op=op.value)
     if len(value) > VALUE_ITEMS_MAX:
-        return f"must have at most {VALUE_ITEMS_MAX} items"
+        return say("must have at most {limit} items", limit=VALUE_ITEMS_MAX)
     if op is Op.CONTAINS_ONLY:
         plain = all(isinstance(item, str | Number) for item in value)
-        return None if plain else f"must hold {_SCALAR} only"
+        return None if plain else say("must hold text, a number, true or false only")
     return _first_reason(op, value, depth)
 
 
@@ -315,7 +334,3 @@ def _first_reason(op: Op, values: list[Any], depth: int) -> str | None:
         if reason := _value_reason(op, value, depth + 1):
             return reason
     return None
-
-
-def _leaf_rule(op: Op) -> str:
-    return "text or a number" if op in ORDERING else _SCALAR

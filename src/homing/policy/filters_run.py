@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 import msgspec
 from msgspec import Struct
 
+from homing.languages.sentences import Sentence, say
 from homing.model import Connector
 from homing.policy import exact
 from homing.policy.filters import Condition, Filters, Group, Op, Side
@@ -26,20 +27,6 @@ _MISSING = object()
 _SHOWN_CHARS = 120
 _STEPS_A_SENTENCE = 50
 _DATA = "data"
-_VERBS = {
-    Op.EQ: "equals",
-    Op.NE: "differs from",
-    Op.GT: "is greater than",
-    Op.GTE: "is at least",
-    Op.LT: "is less than",
-    Op.LTE: "is at most",
-    Op.CONTAINS: "contains",
-    Op.NOT_CONTAINS: "does not contain",
-    Op.CONTAINS_ONLY: "contains only",
-    Op.CHANGED: "has changed",
-    Op.EXISTS: "exists",
-    Op.NOT_EXISTS: "does not exist",
-}
 
 
 def read_data(data: bytes) -> Any:
@@ -122,7 +109,7 @@ class Step(Struct, frozen=True):
     condition: Condition
     holds: bool
     decided: bool  # it decided the result
-    sentence: str
+    sentence: Sentence
 
 
 class Verdict(Struct, frozen=True):
@@ -130,7 +117,7 @@ class Verdict(Struct, frozen=True):
 
     matches: bool
     steps: tuple[Step, ...]
-    sentence: str
+    sentence: Sentence
 
 
 def run(filters: Filters, data: Any, reading: Reading) -> Verdict:
@@ -139,7 +126,7 @@ def run(filters: Filters, data: Any, reading: Reading) -> Verdict:
     Raises OutOfSteps when the slice is used up; called again, it continues.
     """
     if not filters.parts:
-        return Verdict(True, (), "There are no filters: every event of its types matches.")
+        return Verdict(True, (), say("There are no filters: every event of its types matches."))
     parts = [_part_steps(part, data, reading) for part in filters.parts]
     matches = _joins(filters.connector, (holds for holds, _ in parts))
     rests = _resting(filters.connector, [holds for holds, _ in parts], matches)
@@ -189,30 +176,79 @@ def _step(condition: Condition, data: Any, reading: Reading) -> Step:
     return step
 
 
-def _verdict(matches: bool, decisive: list[Step], count: int) -> str:
-    if len(decisive) == 1:
-        return f"{'It matches' if matches else 'It does not match'}: {decisive[0].sentence}"
-    if len(decisive) == count:
-        why = f"all {count} conditions hold" if matches else f"none of {count} conditions holds"
-    else:
-        why = " ".join(step.sentence for step in decisive)
-    return f"{'It matches' if matches else 'It does not match'}: {why.rstrip('.')}."
+def _verdict(matches: bool, decisive: list[Step], count: int) -> Sentence:
+    if len(decisive) == count > 1:
+        if matches:
+            return say("It matches: all {number} conditions hold.", number=count)
+        return say("It does not match: none of {number} conditions holds.", number=count)
+    reason = _together([step.sentence for step in decisive])
+    if matches:
+        return say("It matches: {reason}", reason=reason)
+    return say("It does not match: {reason}", reason=reason)
 
 
-def _sentence(condition: Condition, data: Any, holds: bool) -> str:
+def _together(sentences: list[Sentence]) -> Sentence:
+    """The sentences one after the other."""
+    if len(sentences) == 1:
+        return sentences[0]
+    half = len(sentences) // 2
+    first, second = _together(sentences[:half]), _together(sentences[half:])
+    return say("{first} {second}", first=first, second=second)
+
+
+def _sentence(condition: Condition, data: Any, holds: bool) -> Sentence:
     """``filters[0]: newState.status equals "CUR": no, it is "PLN".``"""
-    op, side = condition.op, condition.side
-    yes = "yes" if holds else "no"
-    if op is Op.CHANGED:
+    at, asked, found = condition.at, _asked(condition), _found(condition, data)
+    if holds:
+        return say("{at}: {condition}: yes, {found}.", at=at, condition=asked, found=found)
+    return say("{at}: {condition}: no, {found}.", at=at, condition=asked, found=found)
+
+
+def _asked(condition: Condition) -> Sentence:  # noqa: C901, PLR0912 - a case for each operator
+    """``newState.status equals "CUR"``."""
+    op, side, field = condition.op, condition.side, condition.field
+    if side is not None and op is not Op.CHANGED:
+        field = f"{side}.{field}"
+    value = show_value(condition.value)
+    match op:
+        case Op.EQ:
+            return say("{field} equals {value}", field=field, value=value)
+        case Op.NE:
+            return say("{field} differs from {value}", field=field, value=value)
+        case Op.GT:
+            return say("{field} is greater than {value}", field=field, value=value)
+        case Op.GTE:
+            return say("{field} is at least {value}", field=field, value=value)
+        case Op.LT:
+            return say("{field} is less than {value}", field=field, value=value)
+        case Op.LTE:
+            return say("{field} is at most {value}", field=field, value=value)
+        case Op.CONTAINS:
+            return say("{field} contains {value}", field=field, value=value)
+        case Op.NOT_CONTAINS:
+            return say("{field} does not contain {value}", field=field, value=value)
+        case Op.CONTAINS_ONLY:
+            return say("{field} contains only {value}", field=field, value=value)
+        case Op.CHANGED:
+            return say("{field} has changed", field=field)
+        case Op.EXISTS:
+            return say("{field} exists", field=field)
+        case Op.NOT_EXISTS:
+            return say("{field} does not exist", field=field)
+        case _ as never:
+            assert_never(never)
+
+
+def _found(condition: Condition, data: Any) -> Sentence:
+    """``it is "PLN"``."""
+    if condition.op is Op.CHANGED:
         before = show_value(getter(condition.field, Side.OLD)(data))
         after = show_value(getter(condition.field, Side.NEW)(data))
-        change = f"{yes}, it was {before} and is {after}"
-        return f"{condition.at}: {condition.field} has changed: {change}."
-    name = condition.field if side is None else f"{side}.{condition.field}"
-    found = getter(condition.field, side)(data)
-    is_now = "it is missing or null" if found is None else f"it is {show_value(found)}"
-    value = f" {show_value(condition.value)}" if op not in {Op.EXISTS, Op.NOT_EXISTS} else ""
-    return f"{condition.at}: {name} {_VERBS[op]}{value}: {yes}, {is_now}."
+        return say("it was {before} and is {after}", before=before, after=after)
+    found = getter(condition.field, condition.side)(data)
+    if found is None:
+        return say("it is missing or null")
+    return say("it is {value}", value=show_value(found))
 
 
 def show_value(value: Any) -> str:

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 
 from homing.errors import FieldProblem, Invalid
+from homing.languages.sentences import say
 from homing.policy.admission import read_time
 
 TIME_MAX = (1 << 42) - 1  # the last time that an id can carry
 
 _DURATION = re.compile(r"([0-9]{1,9})(ms|s|m|h|d)")
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-
-def rfc3339(at_ms: int) -> str:
-    """The time in UTC with milliseconds."""
-    at = datetime.fromtimestamp(at_ms // 1000, UTC)
-    return f"{at:%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03d}Z"
 
 
 def read_duration(text: str) -> int | None:
@@ -31,6 +25,6 @@ def moment(value: str, name: str, *, now: int) -> int:
     duration = read_duration(value)
     at = now - duration if duration is not None else read_time(value)
     if at is None:
-        reason = "must be a time after RFC 3339, or a duration back from now like 2h"
+        reason = say("must be a time after RFC 3339, or a duration back from now like 2h")
         raise Invalid(problems=(FieldProblem(name, reason),))
     return min(max(at, 0), TIME_MAX)

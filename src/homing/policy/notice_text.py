@@ -1,23 +1,27 @@
 """The text of notices: a subject, a few sentences about each change, and a link.
 
 A message with several notices begins with their counts and describes the first ``LISTED_MAX`` of
-them. Text that tenants choose (URLs, names of people) is escaped for the markup of Slack and Teams.
+them. It is written in the language of its target; times stay in UTC. Text that tenants choose
+(URLs, names of people) is escaped for the markup of Slack and Teams.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import reduce
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from homing.languages.language import ENGLISH, LANGUAGES, Language
+from homing.languages.sentences import Sentence, Span, many, say, unpack
 from homing.model import State, show_id
 from homing.policy.certificates import date_text
-from homing.policy.explain import explain_change, span_text
+from homing.policy.explain import explain_change
 from homing.policy.notices import OPERATOR, Notice, NoticeKind, NoticeTarget
 from homing.policy.url import host_of
 
@@ -25,20 +29,6 @@ LISTED_MAX = 50  # notices that a message describes one by one
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+!|<>~])")
-
-_NAMES = {
-    NoticeKind.WARNING: "warning",
-    NoticeKind.DISABLED: "disabled",
-    NoticeKind.FROZEN: "frozen",
-    NoticeKind.REMINDER: "reminder",
-    NoticeKind.RECOVERED: "recovered",
-    NoticeKind.FIRST_DROP: "first drop",
-    NoticeKind.CERTIFICATE: "expiring certificate",
-    NoticeKind.GONE: "gone",
-    NoticeKind.OUTAGE: "sender outage",
-    NoticeKind.OUTAGE_OVER: "sender outage over",
-    NoticeKind.COMMITS_LOST: "lost commits",
-}
 
 
 class Message(Struct, frozen=True):
@@ -56,6 +46,10 @@ class Message(Struct, frozen=True):
         return show_id("msg", self.id)
 
     @property
+    def language(self) -> Language:
+        return language_of(self.target)
+
+    @property
     def count(self) -> int:
         return len(self.notices) + sum(self.more.values())
 
@@ -68,119 +62,240 @@ class Message(Struct, frozen=True):
 
 def subject(message: Message) -> str:
     """One line: what happened, or how many changes of which kinds."""
-    if message.count == 1:
-        (notice,) = message.notices or (None,)
-        if notice is not None:
-            return f"Homing: {headline(notice)}"
-    return f"Homing: {message.count:,} changes: {_counts(message)}"
+    if message.count == 1 and message.notices:
+        text = say("Homing: {headline}", headline=headline(message.notices[0]))
+    else:
+        text = many(
+            "Homing: {count} change: {kinds}",
+            "Homing: {count} changes: {kinds}",
+            message.count,
+            kinds=_counts(message),
+        )
+    return message.language.text(text)
 
 
-def headline(notice: Notice) -> str:  # noqa: C901 - a line for each kind
+def headline(notice: Notice) -> Sentence:  # noqa: C901 - a line for each kind
     """What happened to which URL, in one line."""
-    host = host_of(notice.url) if notice.url else "an endpoint"
+    host = host_of(notice.url) if notice.url else say("an endpoint")
     match notice.kind:
         case NoticeKind.WARNING:
-            return f"{host} is failing"
+            return say("{host} is failing", host=host)
         case NoticeKind.DISABLED:
-            return f"{host} is disabled"
+            return say("{host} is disabled", host=host)
         case NoticeKind.FROZEN:
-            return f"{host} is frozen"
+            return say("{host} is frozen", host=host)
         case NoticeKind.REMINDER:
-            days = notice.facts.get("days", 1)
-            return f"{host} is still {notice.facts.get('state', 'disabled')} after {_days(days)}"
+            return _reminder_headline(notice.facts, host)
         case NoticeKind.RECOVERED:
-            return f"{host} is enabled again"
+            return say("{host} is enabled again", host=host)
         case NoticeKind.FIRST_DROP:
-            return f"Deliveries to {host} are being dropped"
+            return say("Deliveries to {host} are being dropped", host=host)
         case NoticeKind.CERTIFICATE:
-            days = notice.facts.get("days", 0)
-            what = "has expired" if not days else f"expires within {_days(days)}"
-            return f"The client certificate {_whose(notice)} {what}"
+            return _certificate_headline(notice)
         case NoticeKind.GONE:
-            return f"{host} is gone: a subscription is inactive"
+            return say("{host} is gone: a subscription is inactive", host=host)
         case NoticeKind.OUTAGE:
-            return "This installation cannot send: sender outage"
+            return say("This installation cannot send: sender outage")
         case NoticeKind.OUTAGE_OVER:
-            return "Sending works again"
+            return say("Sending works again")
         case NoticeKind.COMMITS_LOST:
-            return "The database has lost commits in a failover"
+            return say("The database has lost commits in a failover")
 
 
-def sentence(notice: Notice) -> str:  # noqa: C901 - a sentence for each kind
+def sentence(notice: Notice) -> Sentence:  # noqa: C901 - a sentence for each kind
     """What happened, and what happens next."""
     facts = notice.facts
     match notice.kind:
         case NoticeKind.WARNING:
-            return f"Half of a limit has been reached: {_numbers(facts)}"
+            return _warning(facts)
         case NoticeKind.DISABLED:
-            return (
-                f"{_change(facts)} Deliveries wait; a probe is sent every few minutes, and the "
-                "first success enables the endpoint."
+            return say(
+                "{change} Deliveries wait; a probe is sent every few minutes, and the first "
+                "success enables the endpoint.",
+                change=_change(facts),
             )
         case NoticeKind.FROZEN:
-            return f"{_change(facts)} Nothing is sent until a person enables the endpoint."
+            return say(
+                "{change} Nothing is sent until a person enables the endpoint.",
+                change=_change(facts),
+            )
         case NoticeKind.REMINDER:
-            then = (
-                "Nothing is sent until a person enables it."
-                if facts.get("state") == State.FROZEN
-                else "Only probes are sent until one of them succeeds."
-            )
-            days = facts.get("days", 1)
-            return f"The endpoint has been {facts.get('state')} for {_days(days)}. {then}"
+            return _reminder(facts)
         case NoticeKind.RECOVERED:
-            return f"{_change(facts)} Waiting deliveries are being sent."
+            return say("{change} Waiting deliveries are being sent.", change=_change(facts))
         case NoticeKind.FIRST_DROP:
-            count = facts.get("count", 1)
-            what = "A delivery was" if count == 1 else f"{count:,} deliveries were"
-            return (
-                f"{what} dropped, for the first time in a day: the retries are used up or the "
-                "window has ended. Dropped deliveries can be replayed."
-            )
+            return _first_drop(facts.get("count", 1))
         case NoticeKind.CERTIFICATE:
-            until = date_text(facts.get("expires_at", 0))
-            over = not facts.get("days", 0)
-            then = (
-                "deliveries that need it wait, and no endpoint is blamed"
-                if over
-                else "after that, deliveries that need it wait"
-            )
-            return (
-                f"The client certificate of {facts.get('subject', '')} "
-                f"{'expired' if over else 'expires'} on {until}; {then}. "
-                f"{_where_to_renew(notice)}"
-            )
+            return _certificate(notice)
         case NoticeKind.GONE:
-            return (
-                f"The receiver responded with 410, so the subscription {facts.get('subscription')} "
-                "is inactive and its pending deliveries are cancelled. If the URL works again, "
-                "activate the subscription and replay what was cancelled."
+            return say(
+                "The receiver responded with 410, so the subscription {subscription} is inactive "
+                "and its pending deliveries are cancelled. If the URL works again, activate the "
+                "subscription and replay what was cancelled.",
+                subscription=str(facts.get("subscription")),
             )
         case NoticeKind.OUTAGE:
-            return (
-                f"Nothing is sent but a few test requests: {facts.get('why', '')}. Failures seen "
-                "meanwhile count against no endpoint. Check the network and the resolver of "
-                f"{facts.get('process') or 'this server'}."
+            return say(
+                "Nothing is sent but a few test requests: {why}. Failures seen meanwhile count "
+                "against no endpoint. Check the network and the resolver of {process}.",
+                why=unpack(facts.get("why", "")),
+                process=facts.get("process") or say("this server"),
             )
         case NoticeKind.OUTAGE_OVER:
-            return f"The outage lasted {span_text(facts.get('outage_ms', 0))}; sending resumes."
+            lasted = Span(facts.get("outage_ms", 0))
+            return say("The outage lasted {lasted}; sending resumes.", lasted=lasted)
         case NoticeKind.COMMITS_LOST:
-            return (
-                "A failover went to a standby that did not have all commits. "
-                f"{facts.get('text', '')} Confirm it on the page System, or with `homing "
-                "lost-commits confirm`."
+            return say(
+                "A failover went to a standby that did not have all commits. {missing} Confirm it "
+                "on the page System, or with `homing lost-commits confirm`.",
+                missing=unpack(facts.get("text", "")),
             )
 
 
-def _whose(notice: Notice) -> str:
+def _warning(facts: Mapping[str, Any]) -> Sentence:
+    numbers = facts.get("numbers", {})
+    match facts.get("rule"):
+        case "failure_rate":
+            return say(
+                "Half of a limit has been reached: {failures} of {attempts} attempts failed; over "
+                "{limit} % the endpoint is disabled.",
+                failures=numbers.get("failures", 0),
+                attempts=numbers.get("attempts", 0),
+                limit=numbers.get("limit_percent", 0),
+            )
+        case "consecutive_failures":
+            return say(
+                "Half of a limit has been reached: {failures} attempts in a row failed; at {limit} "
+                "the endpoint is disabled.",
+                failures=numbers.get("consecutive_failures", 0),
+                limit=numbers.get("limit", 0),
+            )
+        case _:
+            return say(
+                "Half of a limit has been reached: {failures} attempts in a row failed and nothing "
+                "succeeded for {span}; after {limit} the endpoint is frozen.",
+                failures=numbers.get("consecutive_failures", 0),
+                span=Span(numbers.get("without_success_ms", 0)),
+                limit=Span(numbers.get("limit_ms", 0)),
+            )
+
+
+def _change(facts: Mapping[str, Any]) -> Sentence:
+    return explain_change(
+        State(facts["before"]),
+        State(facts["after"]),
+        facts.get("rule", ""),
+        facts.get("numbers", {}),
+        facts.get("by", ""),
+    )
+
+
+def _reminder_headline(facts: Mapping[str, Any], host: str) -> Sentence:
+    days = facts.get("days", 1)
+    if facts.get("state") == State.FROZEN:
+        if days == 1:
+            return say("{host} is still frozen after a day", host=host)
+        return many(
+            "{host} is still frozen after {count} day",
+            "{host} is still frozen after {count} days",
+            days,
+            host=host,
+        )
+    if days == 1:
+        return say("{host} is still disabled after a day", host=host)
+    return many(
+        "{host} is still disabled after {count} day",
+        "{host} is still disabled after {count} days",
+        days,
+        host=host,
+    )
+
+
+def _reminder(facts: Mapping[str, Any]) -> Sentence:
+    days = facts.get("days", 1)
+    if facts.get("state") == State.FROZEN:
+        if days == 1:
+            return say(
+                "The endpoint has been frozen for a day. Nothing is sent until a person enables it."
+            )
+        return many(
+            "The endpoint has been frozen for {count} day. Nothing is sent until a person enables "
+            "it.",
+            "The endpoint has been frozen for {count} days. Nothing is sent until a person enables "
+            "it.",
+            days,
+        )
+    if days == 1:
+        return say(
+            "The endpoint has been disabled for a day. Only probes are sent until one of them "
+            "succeeds."
+        )
+    return many(
+        "The endpoint has been disabled for {count} day. Only probes are sent until one of them "
+        "succeeds.",
+        "The endpoint has been disabled for {count} days. Only probes are sent until one of them "
+        "succeeds.",
+        days,
+    )
+
+
+def _first_drop(count: int) -> Sentence:
+    if count == 1:
+        return say(
+            "A delivery was dropped, for the first time in a day: the retries are used up or the "
+            "window has ended. Dropped deliveries can be replayed."
+        )
+    return many(
+        "{count} delivery was dropped, for the first time in a day: the retries are used up or the "
+        "window has ended. Dropped deliveries can be replayed.",
+        "{count} deliveries were dropped, for the first time in a day: the retries are used up or "
+        "the window has ended. Dropped deliveries can be replayed.",
+        count,
+    )
+
+
+def _certificate_headline(notice: Notice) -> Sentence:
     if notice.url:
-        return f"for {host_of(notice.url)}"
-    return f"of the tenant {notice.tenant}" if notice.tenant else "of this installation"
+        which = say("The client certificate for {host}", host=host_of(notice.url))
+    elif notice.tenant:
+        which = say("The client certificate of the tenant {tenant}", tenant=notice.tenant)
+    else:
+        which = say("The client certificate of this installation")
+    days = notice.facts.get("days", 0)
+    if not days:
+        return say("{certificate} has expired", certificate=which)
+    if days == 1:
+        return say("{certificate} expires within a day", certificate=which)
+    return many(
+        "{certificate} expires within {count} day",
+        "{certificate} expires within {count} days",
+        days,
+        certificate=which,
+    )
 
 
-def _where_to_renew(notice: Notice) -> str:
-    if not notice.url:
-        return "The operator replaces its file and that of its key; no restart is needed."
-    return "Give the subscription a new certificate and its key."
+def _certificate(notice: Notice) -> Sentence:
+    facts = notice.facts
+    owner, until = facts.get("subject", ""), date_text(facts.get("expires_at", 0))
+    if notice.url:
+        step = say("Give the subscription a new certificate and its key.")
+    else:
+        step = say("The operator replaces its file and that of its key; no restart is needed.")
+    if not facts.get("days", 0):
+        return say(
+            "The client certificate of {subject} expired on {time}; deliveries that need it wait, "
+            "and no endpoint is blamed. {next_step}",
+            subject=owner,
+            time=until,
+            next_step=step,
+        )
+    return say(
+        "The client certificate of {subject} expires on {time}; after that, deliveries that need "
+        "it wait. {next_step}",
+        subject=owner,
+        time=until,
+        next_step=step,
+    )
 
 
 def plain_text(message: Message) -> str:
@@ -190,29 +305,43 @@ def plain_text(message: Message) -> str:
 
 def confirmation(target: NoticeTarget, *, public_url: str) -> tuple[str, str]:
     """The subject and text of the first e-mail to an address."""
-    return "Homing: confirm this address", "\n".join(
-        (
-            f"The tenant {target.tenant} of Homing at {public_url} wants to send notices about its",
+    language = language_of(target)
+    parts = (
+        say(
+            "The tenant {tenant} of Homing at {url} wants to send notices about its\n"
             "webhooks to this address: when a URL is disabled, frozen or enabled again.",
-            "",
-            "Open this page to confirm:",
-            "",
-            confirmation_url(target, public_url=public_url),
-            "",
-            "If you did not expect this e-mail, do nothing: without a confirmation, this address",
-            "gets no notices.",
-        )
+            tenant=target.tenant,
+            url=public_url,
+        ),
+        say("Open this page to confirm:"),
+        confirmation_url(target, public_url=public_url),
+        say(
+            "If you did not expect this e-mail, do nothing: without a confirmation, this address\n"
+            "gets no notices."
+        ),
     )
+    text = "\n\n".join(language.text(it) for it in parts)
+    return language.text(say("Homing: confirm this address")), text
 
 
 def confirmation_url(target: NoticeTarget, *, public_url: str) -> str:
     return f"{public_url}/confirm?token={target.secret}"
 
 
+def test_subject(target: NoticeTarget) -> str:
+    return language_of(target).text(say("Homing: test notice"))
+
+
 def test_text(target: NoticeTarget) -> str:
     """The sentence of a test notice."""
-    whose = "the operator" if target.tenant == OPERATOR else f"the tenant {target.tenant}"
-    return f"This is a test notice of Homing for {whose}. Notices will arrive here."
+    if target.tenant == OPERATOR:
+        text = say("This is a test notice of Homing for the operator. Notices will arrive here.")
+    else:
+        text = say(
+            "This is a test notice of Homing for the tenant {tenant}. Notices will arrive here.",
+            tenant=target.tenant,
+        )
+    return language_of(target).text(text)
 
 
 # --- bodies of requests ------------------------------------------------------------------------
@@ -251,7 +380,7 @@ def webhook_body(message: Message) -> bytes:
             "type": "homing.notices",
             "count": message.count,
             "counts": {kind.value: count for kind, count in message.counts()},
-            "notices": [_as_json(it, message.public_url) for it in message.notices],
+            "notices": [_as_json(it, message) for it in message.notices],
         }
     )
 
@@ -264,7 +393,7 @@ def test_body(name: str, text: str) -> bytes:
 # --- parts -------------------------------------------------------------------------------------
 
 
-def _as_json(notice: Notice, public_url: str) -> dict[str, Any]:
+def _as_json(notice: Notice, message: Message) -> dict[str, Any]:
     return {
         "id": show_id("ntc", notice.id),
         "kind": notice.kind.value,
@@ -272,37 +401,54 @@ def _as_json(notice: Notice, public_url: str) -> dict[str, Any]:
         "tenant": notice.tenant or None,
         "endpoint": show_id("ep", notice.endpoint_id) if notice.endpoint_id else None,
         "url": notice.url or None,
-        "text": sentence(notice),
-        "link": link(notice, public_url) or None,
+        "text": message.language.text(sentence(notice)),
+        "link": link(notice, message.public_url) or None,
     }
 
 
-def _paragraphs(message: Message, escape: Any) -> list[str]:
-    lines = []
+def _paragraphs(message: Message, escape: Callable[[str], str]) -> list[str]:
+    said, lines = message.language.text, list[str]()
     if message.count > 1:
-        lines += [f"{message.count:,} changes: {_counts(message)}.", ""]
+        lines += [said(_changes(message)), ""]
     for notice in message.notices[:LISTED_MAX]:
-        lines.append(escape(f"{headline(notice)}."))
+        lines.append(escape(said(say("{headline}.", headline=headline(notice)))))
         if notice.url:
-            lines.append(escape(f"URL: {notice.url} (tenant {notice.tenant})"))
-        lines.append(escape(sentence(notice)))
+            which = say("URL: {url} (tenant {tenant})", url=notice.url, tenant=notice.tenant)
+            lines.append(escape(said(which)))
+        lines.append(escape(said(sentence(notice))))
         if last := notice.facts.get("last"):
-            lines.append(escape(f"Last attempt: {last}."))
-        lines.append(f"When: {time_text(notice.at)}")
+            lines.append(escape(said(say("Last attempt: {failure}.", failure=unpack(last)))))
+        lines.append(said(say("When: {time}", time=time_text(notice.at))))
         if found := link(notice, message.public_url):
-            lines.append(f"Details: {found}")
+            lines.append(said(say("Details: {url}", url=found)))
         lines.append("")
     left = message.count - min(len(message.notices), LISTED_MAX)
     if left:
-        lines += [f"{left:,} further changes are in the dashboard.", ""]
+        further = many(
+            "{count} further change is in the dashboard.",
+            "{count} further changes are in the dashboard.",
+            left,
+        )
+        lines += [said(further), ""]
     if message.public_url:
-        lines += [f"What fails now: {message.public_url}/incidents", ""]
+        lines += [said(say("What fails now: {url}", url=f"{message.public_url}/incidents")), ""]
     return lines[:-1]
 
 
 def _footer(target: NoticeTarget) -> list[str]:
-    whose = "the operator" if target.tenant == OPERATOR else f"the tenant {target.tenant}"
-    return ["--", f"You get this e-mail because this address is a notice target of {whose}."]
+    if target.tenant == OPERATOR:
+        text = say("You get this e-mail because this address is a notice target of the operator.")
+    else:
+        text = say(
+            "You get this e-mail because this address is a notice target of the tenant {tenant}.",
+            tenant=target.tenant,
+        )
+    return ["--", language_of(target).text(text)]
+
+
+def language_of(target: NoticeTarget) -> Language:
+    """The language of the messages to a target; English if Homing does not have it any more."""
+    return LANGUAGES.get(target.language, ENGLISH)
 
 
 def link(notice: Notice, public_url: str) -> str:
@@ -319,43 +465,47 @@ def time_text(at: int) -> str:
     return f"{_EPOCH + timedelta(milliseconds=at):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _counts(message: Message) -> str:
-    return ", ".join(f"{count:,} {_NAMES[kind]}" for kind, count in message.counts())
-
-
-def _days(days: int) -> str:
-    return "a day" if days == 1 else f"{days} days"
-
-
-def _change(facts: Mapping[str, Any]) -> str:
-    return explain_change(
-        State(facts["before"]),
-        State(facts["after"]),
-        facts.get("rule", ""),
-        facts.get("numbers", {}),
-        facts.get("by", ""),
+def _changes(message: Message) -> Sentence:
+    return many(
+        "{count} change: {kinds}.",
+        "{count} changes: {kinds}.",
+        message.count,
+        kinds=_counts(message),
     )
 
 
-def _numbers(facts: Mapping[str, Any]) -> str:
-    numbers = facts.get("numbers", {})
-    match facts.get("rule"):
-        case "failure_rate":
-            return (
-                f"{numbers.get('failures', 0):,} of {numbers.get('attempts', 0):,} attempts failed;"
-                f" over {numbers.get('limit_percent', 0)} % the endpoint is disabled."
-            )
-        case "consecutive_failures":
-            return (
-                f"{numbers.get('consecutive_failures', 0):,} attempts in a row failed; at"
-                f" {numbers.get('limit', 0):,} the endpoint is disabled."
-            )
-        case _:
-            return (
-                f"{numbers.get('consecutive_failures', 0):,} attempts in a row failed and nothing"
-                f" succeeded for {span_text(numbers.get('without_success_ms', 0))}; after"
-                f" {span_text(numbers.get('limit_ms', 0))} the endpoint is frozen."
-            )
+def _counts(message: Message) -> str:
+    """``3 disabled, 1 recovered``."""
+    counts = [_count(kind, count) for kind, count in message.counts()]
+    return reduce(
+        lambda first, second: say("{first}, {second}", first=first, second=second), counts
+    )
+
+
+def _count(kind: NoticeKind, count: int) -> Sentence:  # noqa: C901 - a line for each kind
+    match kind:
+        case NoticeKind.WARNING:
+            return many("{count} warning", "{count} warning", count)
+        case NoticeKind.DISABLED:
+            return many("{count} disabled", "{count} disabled", count)
+        case NoticeKind.FROZEN:
+            return many("{count} frozen", "{count} frozen", count)
+        case NoticeKind.REMINDER:
+            return many("{count} reminder", "{count} reminder", count)
+        case NoticeKind.RECOVERED:
+            return many("{count} recovered", "{count} recovered", count)
+        case NoticeKind.FIRST_DROP:
+            return many("{count} first drop", "{count} first drop", count)
+        case NoticeKind.CERTIFICATE:
+            return many("{count} expiring certificate", "{count} expiring certificate", count)
+        case NoticeKind.GONE:
+            return many("{count} gone", "{count} gone", count)
+        case NoticeKind.OUTAGE:
+            return many("{count} sender outage", "{count} sender outage", count)
+        case NoticeKind.OUTAGE_OVER:
+            return many("{count} sender outage over", "{count} sender outage over", count)
+        case NoticeKind.COMMITS_LOST:
+            return many("{count} lost commits", "{count} lost commits", count)
 
 
 def _as_is(text: str) -> str:

@@ -20,6 +20,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homing.errors import FieldProblem, Invalid
+from homing.languages.language import ENGLISH, LANGUAGES
+from homing.languages.sentences import Sentence, say
 from homing.model import State, Target, TextEnum
 from homing.policy.url import parse_url
 
@@ -91,8 +93,8 @@ EVERY_MS = {
     TargetKind.WEBHOOK: 0,
 }
 
-SAME_URL = "the target has the URL that this notice is about"
-TARGET_DELETED = "the target was deleted"
+SAME_URL = say("the target has the URL that this notice is about")
+TARGET_DELETED = say("the target was deleted")
 
 _OF_STATE = {
     State.ENABLED: NoticeKind.RECOVERED,
@@ -138,6 +140,7 @@ class NoticeTarget(Struct, frozen=True, kw_only=True):
     kinds: tuple[NoticeKind, ...]  # empty: all
     quiet_hours: str  # like 22:00-07:00, or empty
     time_zone: str  # of the quiet hours
+    language: str = ENGLISH.code  # of the messages
     created_at: int
     confirmed_at: int | None = None  # it gets the notices of changes since then
     deleted_at: int | None = None
@@ -161,6 +164,7 @@ class TargetDraft(Struct, frozen=True, kw_only=True):
     kinds: tuple[NoticeKind, ...] = ()
     quiet_hours: str = ""
     time_zone: str = "UTC"
+    language: str = ENGLISH.code
 
     def __repr__(self) -> str:
         return f"TargetDraft({self.kind}, ****)"
@@ -177,6 +181,11 @@ def notice_of(state: State) -> NoticeKind:
 def is_first_drop(reported_at: int, *, now: int) -> bool:
     """Whether a drop is the first after a day without any."""
     return now - reported_at >= DAY_MS
+
+
+def fact(text: str) -> dict[str, Any] | str:
+    """A text as a fact of a notice; ``sentences.unpack`` reads it for every language."""
+    return text.pack() if isinstance(text, Sentence) else text
 
 
 def wants(kinds: Collection[NoticeKind], owner: str, notice: Notice) -> bool:
@@ -247,7 +256,10 @@ def check_target(
             problems.append(FieldProblem("kind", mail_problem))
         if _MAIL.fullmatch(address) is None:
             problems.append(
-                FieldProblem("address", "must be an e-mail address like ops@example.com")
+                FieldProblem(
+                    "address",
+                    say("must be an e-mail address like {example}", example="ops@example.com"),
+                )
             )
         local, _, domain = address.rpartition("@")
         address = f"{local}@{domain.lower()}"
@@ -276,23 +288,37 @@ def _settings_problems(draft: TargetDraft, is_zone: Callable[[str], bool]) -> li
     problems = []
     name = draft.name.strip()
     if len(name) > NAME_CHARS_MAX or not name.isprintable():
-        reason = f"must be at most {NAME_CHARS_MAX} printable characters"
+        reason = say("must be at most {limit} printable characters", limit=NAME_CHARS_MAX)
         problems.append(FieldProblem("name", reason))
     if draft.tenant != OPERATOR:
         own = OPERATORS_ONLY & set(draft.kinds)
         problems += [
-            FieldProblem("notices", f"must not contain {it}: only the operator's targets get it")
+            FieldProblem(
+                "notices",
+                say("must not contain {kind}: only the operator's targets get it", kind=it.value),
+            )
             for it in sorted(own)
         ]
     if draft.quiet_hours:
         found = _HOURS.fullmatch(draft.quiet_hours)
         if found is None or found.groups()[:2] == found.groups()[2:]:
-            reason = "must be two different times like 22:00-07:00"
+            reason = say("must be two different times like 22:00-07:00")
             problems.append(FieldProblem("quiet_hours", reason))
     if not is_zone(draft.time_zone):
-        reason = "must be UTC or the name of a time zone like Europe/Berlin"
+        reason = say("must be UTC or the name of a time zone like Europe/Berlin")
         problems.append(FieldProblem("time_zone", reason))
+    if draft.language not in LANGUAGES:
+        reason = say("must be one of {names}", names=", ".join(LANGUAGES))
+        problems.append(FieldProblem("language", reason))
     return problems
+
+
+def stored_text(text: str) -> Sentence:
+    """A reason or an error that is stored in English; a language that has it as a message says it.
+
+    Most are messages without values. Any other, such as the reply of a mail server, stays as it is.
+    """
+    return Sentence(text, "", 0, {})
 
 
 def masked_address(target: NoticeTarget) -> str:

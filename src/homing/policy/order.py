@@ -18,6 +18,7 @@ from zlib import crc32
 from msgspec.structs import replace
 
 from homing.errors import FieldProblem
+from homing.languages.sentences import say
 from homing.model import Delivery, Order, SubscriptionSpec
 
 QUIET_TIMES = 10  # the quiet time that a key waits at most, unless its subscription says how long
@@ -58,13 +59,15 @@ def unblocked(delivery: Delivery, *, now: int, enabled: bool, after_drop: bool) 
 def order_problems(spec: SubscriptionSpec) -> Iterator[FieldProblem]:
     """Quiet times of a subscription that cannot have them."""
     if spec.quiet_ms is not None and spec.order is not Order.LATEST:
-        yield FieldProblem("quiet_ms", "needs the order latest: leave it out, or set the order")
+        reason = say("needs the order latest: leave it out, or set the order")
+        yield FieldProblem("quiet_ms", reason)
     if spec.max_wait_ms is None:
         return
     if spec.quiet_ms is None:
-        yield FieldProblem("max_wait_ms", "needs quiet_ms: leave it out, or give a quiet time")
+        reason = say("needs {field}: leave it out, or give a quiet time", field="quiet_ms")
+        yield FieldProblem("max_wait_ms", reason)
     elif spec.max_wait_ms < spec.quiet_ms:
-        yield FieldProblem("max_wait_ms", "must be at least quiet_ms")
+        yield FieldProblem("max_wait_ms", say("must be at least {field}", field="quiet_ms"))
 
 
 def longest_wait_ms(spec: SubscriptionSpec) -> int:

@@ -19,6 +19,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from homing.errors import FieldProblem
+from homing.languages.sentences import say
 from homing.model import read_id, show_id
 from homing.policy.keys import Role
 from homing.policy.moments import read_duration
@@ -168,10 +169,15 @@ def check_link(draft: LinkDraft) -> tuple[LinkTerms | None, list[FieldProblem]]:
     """The terms of a link; None, and the problems of its fields."""
     problems: list[FieldProblem] = []
     if draft.role not in ROLES:
-        reason = f"must be {' or '.join(ROLES)}: a portal link has no other role"
+        one, other = ROLES
+        reason = say(
+            "must be {one} or {other}: a portal link has no other role",
+            one=one.value,
+            other=other.value,
+        )
         problems.append(FieldProblem("role", reason))
     if len(draft.subject) > SUBJECT_CHARS_MAX or not draft.subject.isprintable():
-        reason = f"must be at most {SUBJECT_CHARS_MAX} printable characters"
+        reason = say("must be at most {limit} printable characters", limit=SUBJECT_CHARS_MAX)
         problems.append(FieldProblem("subject", reason))
     spans = []
     for name, text, default, longest in (
@@ -180,7 +186,8 @@ def check_link(draft: LinkDraft) -> tuple[LinkTerms | None, list[FieldProblem]]:
     ):
         span = default if text is None else read_duration(text)
         if span is None or not SPAN_MS_MIN <= span <= longest:
-            problems.append(FieldProblem(name, "must be a duration from 1s to 24h, like 15m"))
+            reason = say("must be a duration from 1s to 24h, like 15m")
+            problems.append(FieldProblem(name, reason))
         else:
             spans.append(span)
     if problems:
@@ -230,7 +237,7 @@ class PortalSettings(Struct, frozen=True, kw_only=True):
     @property
     def title(self) -> str:
         """The name that pages show."""
-        return self.name or "Webhooks"
+        return self.name or say("Webhooks")
 
 
 class PortalDraft(Struct, frozen=True, kw_only=True):
@@ -260,16 +267,19 @@ def check_settings(draft: PortalDraft) -> tuple[PortalDraft, list[FieldProblem]]
     problems: list[FieldProblem] = []
     name = draft.name.strip()
     if len(name) > NAME_CHARS_MAX or not name.isprintable():
-        reason = f"must be at most {NAME_CHARS_MAX} printable characters"
+        reason: str = say("must be at most {limit} printable characters", limit=NAME_CHARS_MAX)
         problems.append(FieldProblem("name", reason))
     for field in ("accent_color", "header_color"):
         given = getattr(draft, field)
         if given and not _COLOR.fullmatch(given):
-            problems.append(FieldProblem(field, "must be a colour like #2b50c8, or empty"))
+            reason = say("must be a colour like {example}, or empty", example="#2b50c8")
+            problems.append(FieldProblem(field, reason))
     if draft.theme not in set(Theme):
-        problems.append(FieldProblem("theme", f"must be one of {', '.join(Theme)}"))
+        reason = say("must be one of {names}", names=", ".join(Theme))
+        problems.append(FieldProblem("theme", reason))
     if len(draft.frame_ancestors) > ORIGINS_MAX:
-        problems.append(FieldProblem("frame_ancestors", f"must have at most {ORIGINS_MAX} origins"))
+        reason = say("must have at most {limit} origins", limit=ORIGINS_MAX)
+        problems.append(FieldProblem("frame_ancestors", reason))
     origins = [it.strip().lower().rstrip("/") for it in draft.frame_ancestors[: ORIGINS_MAX + 1]]
     for number, origin in enumerate(origins):
         if reason := origin_problem(origin):
@@ -288,10 +298,13 @@ def origin_problem(origin: str) -> str:
     """Why a site cannot be named as a frame ancestor; empty if it can."""
     found = _ORIGIN.fullmatch(origin)
     if found is None or len(origin) > 260 or int(found[3] or 443) not in range(1, 65_536):
-        return "must be an origin like https://app.example.com, without a path and without *"
+        return say(
+            "must be an origin like {example}, without a path and without *",
+            example="https://app.example.com",
+        )
     host = found[2]
     if found[1] == "http" and host != "localhost" and not host.endswith(".localhost"):
-        return "must begin with https://: a page over http can be changed on its way"
+        return say("must begin with https://: a page over http can be changed on its way")
     return ""
 
 
@@ -299,19 +312,19 @@ def check_logo(data_url: str) -> tuple[Logo | None, str]:
     """The picture in a data URL, and why it is refused (empty: it is not)."""
     kinds = ", ".join(it.removeprefix("image/") for it in _PICTURES)
     if len(data_url) > LOGO_BYTES_MAX * 4 // 3 + 100:
-        return None, f"must have at most {LOGO_BYTES_MAX // 1024} KiB"
+        return None, say("must have at most {kib} KiB", kib=LOGO_BYTES_MAX // 1024)
     found = _DATA_URL.fullmatch(data_url)
     if found is None or found[1] not in _PICTURES:
-        return None, f"must be a data URL with base64 of a picture: {kinds}"
+        return None, say("must be a data URL with base64 of a picture: {kinds}", kinds=kinds)
     try:
         content = b64decode(found[2], validate=True)
     except (NotBase64, ValueError):
-        return None, "must be valid base64"
+        return None, say("must be valid base64")
     if len(content) > LOGO_BYTES_MAX:
-        return None, f"must have at most {LOGO_BYTES_MAX // 1024} KiB"
+        return None, say("must have at most {kib} KiB", kib=LOGO_BYTES_MAX // 1024)
     is_webp = found[1] != "image/webp" or content[8:12] == b"WEBP"
     if not content.startswith(_PICTURES[found[1]]) or not is_webp:
-        return None, f"is not a picture of the type {found[1]}"
+        return None, say("is not a picture of the type {type}", type=found[1])
     return Logo(found[1], content), ""
 
 

@@ -14,13 +14,16 @@ from ipaddress import ip_address
 
 from msgspec import Struct
 
+from homing.languages.sentences import Sentence, say
 from homing.model import Target
 from homing.policy.networks import Address, Kind, Network, kinds_of
 
 PortRange = tuple[int, int]  # first and last
 
-REFUSED = "is not allowed as a target"
-REFUSED_SINCE = "the settings of this installation were changed and no longer allow this target"
+REFUSED = say("is not allowed as a target")
+REFUSED_SINCE = say(
+    "the settings of this installation were changed and no longer allow this target"
+)
 PORTS: tuple[PortRange, ...] = ((80, 80), (443, 443), (1024, 65_535))
 # Services that speak no HTTP, or that obey every client that reaches them.
 DENIED_PORTS: tuple[PortRange, ...] = (
@@ -59,15 +62,29 @@ DENIED_PORTS: tuple[PortRange, ...] = (
 )
 
 
-_WHY = {
-    Kind.NEVER: "is no address of a receiver; no setting allows it",
-    Kind.LOOPBACK: "is a loopback address; the setting allow_loopback allows it",
-    Kind.METADATA: "is a link-local or metadata address; the setting allow_metadata allows it",
-    Kind.SPECIAL: (
-        "is a private or special-use address; the settings allow_networks and allow_hosts can "
-        "allow it"
-    ),
-}
+def _why(address: str, kind: Kind) -> Sentence:
+    match kind:
+        case Kind.NEVER:
+            return say(
+                "{address} is no address of a receiver; no setting allows it", address=address
+            )
+        case Kind.LOOPBACK:
+            return say(
+                "{address} is a loopback address; the setting allow_loopback allows it",
+                address=address,
+            )
+        case Kind.METADATA:
+            return say(
+                "{address} is a link-local or metadata address; the setting allow_metadata allows "
+                "it",
+                address=address,
+            )
+        case Kind.SPECIAL:
+            return say(
+                "{address} is a private or special-use address; the settings allow_networks and "
+                "allow_hosts can allow it",
+                address=address,
+            )
 
 
 class Reach(Struct, frozen=True):
@@ -100,7 +117,7 @@ class Reach(Struct, frozen=True):
         if why := self._port(target.port):
             return why
         if is_loopback_name(target.host):
-            return "" if self.loopback else f"{target.host} {_WHY[Kind.LOOPBACK]}"
+            return "" if self.loopback else _why(target.host, Kind.LOOPBACK)
         address = read_address(target.host)
         return "" if address is None else self._address(target.host, address)
 
@@ -118,13 +135,15 @@ class Reach(Struct, frozen=True):
 
     def _port(self, port: int) -> str:
         if _within(port, self.denied_ports):
-            return f"port {port} is in deny_ports"
-        return "" if _within(port, self.ports) else f"port {port} is not in allow_ports"
+            return say("port {port} is in deny_ports", port=str(port))
+        if _within(port, self.ports):
+            return ""
+        return say("port {port} is not in allow_ports", port=str(port))
 
     def _address(self, host: str, address: Address) -> str:
         for one, kind in kinds_of(address):
             if not self._allows(host, one, kind):
-                return f"{address} {_WHY[kind]}"
+                return _why(str(address), kind)
         return ""
 
     def _allows(self, host: str, address: Address, kind: Kind) -> bool:

@@ -27,6 +27,7 @@ from typing import assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
+from homing.languages.sentences import say
 from homing.model import Delivery, Endpoint, Health, Lane, State
 
 SENDER_ERROR_FIRST_MS = 5_000
@@ -226,18 +227,22 @@ def why_not_now(
 ) -> str:
     """Why a person cannot have a pending delivery tried now; "" if it can be."""
     if in_flight is not None:
-        return "An attempt of this delivery is being made now: wait for its outcome."
+        return say("An attempt of this delivery is being made now: wait for its outcome.")
     if is_paused:
-        return "Its subscription is paused: resume it, or send a test event."
+        return say("Its subscription is paused: resume it, or send a test event.")
     if delivery.order_seq:
-        return "It waits for an earlier delivery of the same key, which must be finished first."
+        return say(
+            "It waits for an earlier delivery of the same key, which must be finished first."
+        )
     if endpoint is None:
-        return "The endpoint of this delivery is unknown."
+        return say("The endpoint of this delivery is unknown.")
     health = endpoint.health
-    if health.state is not State.ENABLED:
-        return f"The endpoint is {health.state}: enable it, or send a test event."
+    if health.state is State.DISABLED:
+        return say("The endpoint is disabled: enable it, or send a test event.")
+    if health.state is State.FROZEN:
+        return say("The endpoint is frozen: enable it, or send a test event.")
     if held_past_window(delivery, enabled_since=health.enabled_since):
-        return "Its window has ended, so it will be dropped: replay it then."
+        return say("Its window has ended, so it will be dropped: replay it then.")
     return ""
 
 

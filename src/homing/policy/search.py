@@ -7,6 +7,7 @@ from collections.abc import Collection
 from msgspec import Struct
 
 from homing.errors import FieldProblem, Invalid
+from homing.languages.sentences import Sentence, say
 from homing.model import read_id
 from homing.policy.admission import is_key, is_type, tenant_problem
 from homing.policy.payload_fields import VALUE_CHARS_MAX
@@ -36,10 +37,10 @@ class SearchQuery(Struct, frozen=True, kw_only=True):
 def read_query(text: str, *, fields: Collection[str]) -> SearchQuery:
     """What this text may name; raises Invalid. ``fields`` are the paths that can be searched."""
     if len(text) > QUERY_CHARS_MAX:
-        raise _refused(f"must be at most {QUERY_CHARS_MAX:,} characters")
+        raise _refused(say("must be at most {limit} characters", limit=QUERY_CHARS_MAX))
     tenant, text = _tenant(text.strip())
     if not text:
-        raise _refused("must say what to search for")
+        raise _refused(say("must say what to search for"))
     if text.startswith("data.") and ":" in text:
         return SearchQuery(tenant=tenant, field=_field(text, fields))
     if text.startswith(_EVENT):
@@ -69,22 +70,40 @@ def _tenant(text: str) -> tuple[str | None, str]:
         return None, text
     tenant = first.removeprefix(_TENANT)
     if tenant_problem(tenant):
-        raise _refused("must have the name of a tenant after tenant:")
+        raise _refused(say("must have the name of a tenant after {qualifier}", qualifier=_TENANT))
     return tenant, rest.strip()
 
 
 def _field(text: str, fields: Collection[str]) -> tuple[str, str]:
     path, _, value = text.partition(":")
     if path not in fields:
-        known = f"only {', '.join(fields)}" if fields else "none"
-        raise _refused(
-            f"must not name {path[:_SHOWN_CHARS]}: of the payload fields {known} can be searched"
-            " (setting search_fields)"
-        )
+        raise _refused(_unsearchable(path[:_SHOWN_CHARS], fields))
     value = value.strip()
     if not 0 < len(value) <= VALUE_CHARS_MAX:
-        raise _refused(f"must have a value of 1 to {VALUE_CHARS_MAX} characters after {path}:")
+        raise _refused(
+            say(
+                "must have a value of 1 to {limit} characters after {field}:",
+                limit=VALUE_CHARS_MAX,
+                field=path,
+            )
+        )
     return path, value
+
+
+def _unsearchable(path: str, fields: Collection[str]) -> Sentence:
+    if not fields:
+        return say(
+            "must not name {field}: of the payload fields none can be searched (setting {setting})",
+            field=path,
+            setting="search_fields",
+        )
+    return say(
+        "must not name {field}: of the payload fields only {names} can be searched (setting "
+        "{setting})",
+        field=path,
+        names=", ".join(fields),
+        setting="search_fields",
+    )
 
 
 def _id(text: str) -> tuple[str, int] | None:
@@ -115,5 +134,5 @@ def _normal(text: str) -> str | None:
         return None
 
 
-def _refused(reason: str) -> Invalid:
+def _refused(reason: Sentence) -> Invalid:
     return Invalid(problems=(FieldProblem("q", reason),))

@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec import Struct
 
 from homing.errors import FieldProblem, Invalid
+from homing.languages.sentences import Sentence, say
 from homing.model import Secret
 
 PREFIX = "whsec_"
@@ -38,14 +39,16 @@ _OUTER = bytes(byte ^ 0x5C for byte in range(256))
 def read_secret(text: str) -> bytes:
     """The key behind ``whsec_…``; raises Invalid, and never repeats the text."""
     if not text.startswith(PREFIX):
-        raise _refused(f"must begin with {PREFIX}")
+        raise _refused(say("must begin with {prefix}", prefix=PREFIX))
     coded = text[len(PREFIX) :].rstrip("=")
     try:
         key = a2b_base64(coded + "=" * (-len(coded) % 4), strict_mode=True)
     except ValueError:
-        raise _refused("must be base64 after its prefix") from None
+        raise _refused(say("must be base64 after its prefix")) from None
     if not KEY_BYTES_MIN <= len(key) <= KEY_BYTES_MAX:
-        raise _refused(f"must be {KEY_BYTES_MIN} to {KEY_BYTES_MAX} bytes in base64")
+        raise _refused(
+            say("must be {min} to {max} bytes in base64", min=KEY_BYTES_MIN, max=KEY_BYTES_MAX)
+        )
     return key
 
 
@@ -147,5 +150,5 @@ def _unpadded(content: bytes) -> str:
     return b64url(content).rstrip(b"=").decode("ascii")
 
 
-def _refused(reason: str) -> Invalid:
+def _refused(reason: Sentence) -> Invalid:
     return Invalid(problems=(FieldProblem("secret", reason),))

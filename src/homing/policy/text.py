@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-TEXT_RULE = (
+from homing.languages.sentences import say
+
+TEXT_RULE = say(
     "must be Unicode text without NUL: remove the NUL (U+0000), "
     "the half of a surrogate pair or the byte that is not UTF-8"
 )

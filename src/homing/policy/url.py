@@ -16,11 +16,14 @@ from ipaddress import AddressValueError, IPv6Address
 import idna
 
 from homing.errors import FieldProblem, Invalid
+from homing.languages.sentences import Sentence, say
 from homing.model import Target
 
 URL_CHARS_MAX = 2048
 LABEL_CHARS_MAX = 63
 HOST_CHARS_MAX = 253
+
+_TOO_LONG = say("must be at most {limit} characters", limit=str(URL_CHARS_MAX))
 
 _PORTS = {"http": 80, "https": 443}
 _UNSAFE = re.compile(r"[\x00-\x20\x7f\\]")
@@ -33,26 +36,26 @@ _OCTET = re.compile(r"0|[1-9][0-9]{0,2}")
 def parse_url(text: str) -> tuple[str, Target]:
     """The normal form and its parts; raises Invalid with the reason."""
     if len(text) > URL_CHARS_MAX:
-        raise _refused(f"must be at most {URL_CHARS_MAX} characters")
+        raise _refused(_TOO_LONG)
     if _UNSAFE.search(text):
-        raise _refused("must not contain whitespace, control characters or backslashes")
+        raise _refused(say("must not contain whitespace, control characters or backslashes"))
     scheme, colon, rest = text.partition("://")
     scheme = scheme.lower()
     if not colon or scheme not in _PORTS:
-        raise _refused("must begin with http:// or https://")
+        raise _refused(say("must begin with http:// or https://"))
     rest = rest.partition("#")[0]
     found = _AFTER_AUTHORITY.search(rest)
     cut = found.start() if found else len(rest)
     authority, path = rest[:cut], rest[cut:]
     if not path.isascii():
-        raise _refused("must percent-encode every non-ASCII character in its path and query")
+        raise _refused(say("must percent-encode every non-ASCII character in its path and query"))
     if "@" in authority:
-        raise _refused("must not contain a user name or password")
+        raise _refused(say("must not contain a user name or password"))
     host, port, shown = _place(scheme, authority)
     path = path if path.startswith("/") else "/" + path
     normal = f"{scheme}://{shown}{path}"
     if len(normal) > URL_CHARS_MAX:
-        raise _refused(f"must be at most {URL_CHARS_MAX} characters")
+        raise _refused(_TOO_LONG)
     return normal, Target(scheme=scheme, host=host, port=port, path=path, authority=shown)
 
 
@@ -78,11 +81,11 @@ def _split_authority(authority: str) -> tuple[str, str]:
     if authority.startswith("["):
         inside, bracket, rest = authority[1:].partition("]")
         if not bracket or (rest and not rest.startswith(":")):
-            raise _refused("must have an IPv6 address in one pair of brackets")
+            raise _refused(say("must have an IPv6 address in one pair of brackets"))
         return _ipv6(inside), rest[1:]
     host, _, port = authority.partition(":")
     if not host:
-        raise _refused("must have a host")
+        raise _refused(say("must have a host"))
     return _host(host), port
 
 
@@ -90,17 +93,17 @@ def _port(text: str, *, default: int) -> int:
     if not text:
         return default
     if not (text.isascii() and text.isdigit() and len(text) <= 5 and 1 <= int(text) <= 65535):
-        raise _refused("must have a port of 1 to 65535")
+        raise _refused(say("must have a port of 1 to 65535"))
     return int(text)
 
 
 def _ipv6(text: str) -> str:
     if "%" in text:
-        raise _refused("must not contain a zone id")
+        raise _refused(say("must not contain a zone id"))
     try:
         address = IPv6Address(text)
     except AddressValueError:
-        raise _refused("must have an IPv6 address in its brackets") from None
+        raise _refused(say("must have an IPv6 address in its brackets")) from None
     if address.ipv4_mapped is not None:  # Python versions write such an address differently.
         number = int(address.ipv4_mapped)
         return f"::ffff:{number >> 16:x}:{number & 0xFFFF:x}"
@@ -112,16 +115,19 @@ def _host(text: str) -> str:
     host = text.lower() if text.isascii() else _to_ascii(text)
     host = host.removesuffix(".")
     if not host:
-        raise _refused("must have a host")
+        raise _refused(say("must have a host"))
     labels = host.split(".")
     if _NUMBER.fullmatch(labels[-1]):
         return _ipv4(labels if text.isascii() else [])
     if len(host) > HOST_CHARS_MAX:
-        raise _refused(f"must have a host of at most {HOST_CHARS_MAX} characters")
+        raise _refused(say("must have a host of at most {limit} characters", limit=HOST_CHARS_MAX))
     for label in labels:
         if not _LABEL.fullmatch(label):
             raise _refused(
-                "must have a host of labels with letters, digits and inner hyphens, 1 to 63 each"
+                say(
+                    "must have a host of labels with letters, digits and inner hyphens, "
+                    "1 to 63 each"
+                )
             )
     return host
 
@@ -130,7 +136,9 @@ def _ipv4(labels: list[str]) -> str:
     """Four plain numbers only: systems read other spellings differently."""
     plain = all(_OCTET.fullmatch(label) and int(label) <= 255 for label in labels)
     if len(labels) != 4 or not plain:
-        raise _refused("must write an IPv4 address as four decimal numbers without leading zeros")
+        raise _refused(
+            say("must write an IPv4 address as four decimal numbers without leading zeros")
+        )
     return ".".join(labels)
 
 
@@ -142,7 +150,7 @@ def _to_ascii(text: str) -> str:
             label if label.isascii() else _label_to_ascii(label) for label in mapped.split(".")
         )
     except UnicodeError:
-        raise _refused("must have a host that is a valid international name") from None
+        raise _refused(say("must have a host that is a valid international name")) from None
 
 
 def _label_to_ascii(label: str) -> str:
@@ -152,5 +160,5 @@ def _label_to_ascii(label: str) -> str:
     return idna.alabel(label).decode("ascii")
 
 
-def _refused(reason: str) -> Invalid:
+def _refused(reason: Sentence) -> Invalid:
     return Invalid(problems=(FieldProblem("url", reason),))

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from homing.languages.sentences import Sentence, say
 from homing.model import (
     Failure,
     ReceiverState,
@@ -24,7 +25,7 @@ from homing.model import (
 from homing.policy.failure_text import failure_text
 
 EVENT_TYPE = "homing.challenge"
-PROBLEM_CHARS_MAX = 300
+DETAIL_CHARS_MAX = 260  # of the line of the log in a problem
 HOST_PER_MINUTE_MAX = 10  # challenges to one host, over all tenants
 TENANT_PER_MINUTE_MAX = 30
 ALL_PER_MINUTE_MAX = 600
@@ -59,7 +60,7 @@ def judge_echo(
             return Proof()
     except (msgspec.DecodeError, RecursionError):
         pass
-    return Proof(f"The response {code} does not return the challenge.")
+    return Proof(say("The response {code} does not return the challenge.", code=str(code)))
 
 
 def handshake_headers(origin: str, rate_per_second: float | None) -> bytes:
@@ -79,18 +80,26 @@ def judge_handshake(
     found = _headers(headers)
     allowed = found.get("webhook-allowed-origin", "")
     if allowed != "*" and allowed.lower() != origin.lower():
-        return Proof(f"The response {code} has no WebHook-Allowed-Origin with {origin} or *.")
+        return Proof(
+            say(
+                "The response {code} has no WebHook-Allowed-Origin with {origin} or *.",
+                code=str(code),
+                origin=origin,
+            )
+        )
     rate = found.get("webhook-allowed-rate", "*")
     if rate == "*":
         return Proof()
     if _RATE(rate) is None:
-        return Proof("The WebHook-Allowed-Rate of the response is no number of requests a minute.")
+        return Proof(
+            say("The WebHook-Allowed-Rate of the response is no number of requests a minute.")
+        )
     return Proof(per_minute_max=int(rate))
 
 
 def _failed(code: int | None, failure: Failure | None, detail: str) -> Proof:
-    text = failure_text(code, failure, detail)
-    return Proof(f"The challenge failed: {text}"[:PROBLEM_CHARS_MAX])
+    text = failure_text(code, failure, detail[:DETAIL_CHARS_MAX])
+    return Proof(say("The challenge failed: {reason}", reason=text))
 
 
 def _headers(lines: bytes) -> dict[str, str]:
@@ -110,7 +119,8 @@ def with_proof(subscription: Subscription, proof: Proof, *, now: int) -> Subscri
     state = replace(
         subscription.receiver or ReceiverState(),
         asked_at=now,
-        problem=proof.problem,
+        problem=str(proof.problem),
+        said=proof.problem.pack() if isinstance(proof.problem, Sentence) else {},
     )
     if not proof.problem:
         state = replace(state, verified_at=now, per_minute_max=proof.per_minute_max)

@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from homing.languages.sentences import Sentence, say
 from homing.model import Event, Subscription
 from homing.policy.exact import decoding
 from homing.policy.filters import NO_FILTERS, Filters, comparisons, read_filters
@@ -158,16 +159,18 @@ def picked_whole(
         return kept
 
 
-def why_not(subscription: Subscription, event: Event, reading: Reading, *, now: int) -> str | None:
+def why_not(
+    subscription: Subscription, event: Event, reading: Reading, *, now: int
+) -> Sentence | None:
     """Why a subscription does not want this event now; None if it does. Raises OutOfSteps."""
     if not any(type_matches(pattern, event.type) for pattern in subscription.types):
-        return f"Its types do not match {event.type}."
+        return say("Its types do not match {type}.", type=event.type)
     own, data = subscription.workfront, reading.data
     if own is not None:
         if own.until is not None and now >= own.until:
-            return "It stood in for the old version, for five minutes."
+            return say("It stood in for the old version, for five minutes.")
         if own.object_id is not None and not _is_of(data, own.object_id):
-            return f"It is for the object {show_value(own.object_id)} only."
+            return say("It is for the object {id} only.", id=show_value(own.object_id))
         if own.version == V1:
             data = _collapsed(data, reading)
     filters = reading.kept.get(("filters", subscription.id))
@@ -180,23 +183,23 @@ def why_not(subscription: Subscription, event: Event, reading: Reading, *, now: 
 
 def why_unmatched(
     subscription: Subscription, event: Event, reading: Reading, *, now: int
-) -> str | None:
+) -> Sentence | None:
     """Why a past event did not go to a subscription; None if no reason is known.
 
     Raises OutOfSteps when the slice is used up; called again, it continues.
     """
     if subscription.id > event.id:  # Ids are in order of time.
-        return "It was created after the event was accepted."
+        return say("It was created after the event was accepted.")
     if (reason := why_not(subscription, event, reading, now=now)) is not None:
         return reason
     if not subscription.active:
-        return "It is not active."
+        return say("It is not active.")
     if subscription.is_unverified:
-        return "Its receiver has not proved that it owns the URL."
+        return say("Its receiver has not proved that it owns the URL.")
     if subscription.updated_at >= event.accepted_at and subscription.updated_at > (
         subscription.created_at
     ):
-        return "It was changed after the event was accepted; as it is now, it would match."
+        return say("It was changed after the event was accepted; as it is now, it would match.")
     return None
 
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from homing.languages.language import ENGLISH
 from homing.policy.notices import Notice, NoticeKind, NoticeRecord, NoticeTarget
 
 
@@ -34,7 +35,7 @@ class NoticeStore(Protocol):
         """
 
     async def change_target(self, target: NoticeTarget) -> NoticeTarget | None:
-        """Replace its name, kinds and quiet hours; None if it is deleted."""
+        """Replace its name, kinds, quiet hours and language; None if it is deleted."""
 
     async def change_secret(self, target: NoticeTarget, *, secret: bytes) -> bool:
         """Replace its secret by the one of ``target``, with its hash; False if it is deleted."""
@@ -103,6 +104,7 @@ class Mail(Struct, frozen=True):
     text: str
     message_id: str  # without < >
     at: int  # its date
+    language: str = ENGLISH.code
 
     def __repr__(self) -> str:
         return f"Mail({self.message_id})"

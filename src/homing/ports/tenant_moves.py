@@ -7,6 +7,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from homing.errors import TenantMoved, TenantMoving, Unavailable
+from homing.languages.sentences import say
 
 
 class MoveStep(StrEnum):
@@ -45,9 +46,25 @@ class TenantMove(Struct, frozen=True):
 def refusal(tenant: str, step: str, url: str) -> Unavailable:
     """What a caller of a tenant is told that is not served here, or not now."""
     if step in {MoveStep.LEFT, MoveStep.MOVED}:
-        where = url or "another installation, whose address the operator knows"
-        return TenantMoved(f"The tenant {tenant} was moved to {where}: send the request there.")
+        if not url:
+            return TenantMoved(
+                say(
+                    "The tenant {tenant} was moved to another installation, whose address the "
+                    "operator knows: send the request there.",
+                    tenant=tenant,
+                )
+            )
+        return TenantMoved(
+            say(
+                "The tenant {tenant} was moved to {url}: send the request there.",
+                tenant=tenant,
+                url=url,
+            )
+        )
     return TenantMoving(
-        f"The tenant {tenant} is being moved to another installation. Send the request again in a"
-        " moment, an event with the same id."
+        say(
+            "The tenant {tenant} is being moved to another installation. Send the request again "
+            "in a moment, an event with the same id.",
+            tenant=tenant,
+        )
     )

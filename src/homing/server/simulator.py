@@ -27,6 +27,8 @@ from homing.app.simulation import (
     StateChanged,
 )
 from homing.errors import TooMany, Unavailable
+from homing.languages.language import LANGUAGES
+from homing.languages.sentences import say
 from homing.policy.health import HealthRules
 from homing.policy.presets import PRESETS
 from homing.policy.retry import Schedule
@@ -83,16 +85,17 @@ class Simulator:
     @contextlib.asynccontextmanager
     async def _turn(self, tenant: str | None) -> AsyncIterator[None]:
         if tenant in self._requesters:
-            raise TooMany("Another simulation of yours is running. Try again in a moment.")
+            raise TooMany(say("Another simulation of yours is running. Try again in a moment."))
         if len(self._requesters) >= WAITING_MAX:
-            raise TooMany("Too many simulations are running. Try again in a minute.")
+            raise TooMany(say("Too many simulations are running. Try again in a minute."))
         self._requesters.add(tenant)
         try:
             try:
                 async with asyncio.timeout(WAIT_S):
                     await self._running.acquire()
             except TimeoutError:
-                raise TooMany("Other simulations are running. Try again in a minute.") from None
+                busy = say("Other simulations are running. Try again in a minute.")
+                raise TooMany(busy) from None
             try:
                 yield
             finally:
@@ -112,8 +115,9 @@ class Simulator:
         with tempfile.TemporaryDirectory(prefix="homing-simulator-") as place:
             scenario, svg = Path(place) / "scenario.toml", Path(place) / "drawn.svg"
             _write(scenario, text)
-            command = ("-m", "homing.cli.main", "simulate", str(scenario), "--json", "--svg")
-            output = await self._run(*command, str(svg))
+            command = ("-m", "homing.cli.main", "simulate", str(scenario), "--json")
+            drawing = ("--svg", str(svg), "--language", asked.language)
+            output = await self._run(*command, *drawing)
             return await asyncio.to_thread(_read, output, svg)
 
     async def _run(self, *arguments: str) -> bytes:
@@ -130,7 +134,10 @@ class Simulator:
             async with asyncio.timeout(self._timeout_s):
                 output, errors = await process.communicate()
         except TimeoutError:
-            detail = f"The simulation took more than {self._timeout_s:g} seconds. Use less traffic."
+            detail = say(
+                "The simulation took more than {seconds} seconds. Use less traffic.",
+                seconds=f"{self._timeout_s:g}",
+            )
             raise Unavailable(detail) from None
         finally:
             if process.returncode is None:
@@ -139,7 +146,7 @@ class Simulator:
                 await process.wait()
         if process.returncode:
             log.error("a simulation failed", stderr=errors[-2_000:].decode("utf-8", "replace"))
-            raise Unavailable("The simulation failed; the server's log says why.")
+            raise Unavailable(say("The simulation failed; the server's log says why."))
         return output
 
 
@@ -147,7 +154,9 @@ def scenario_text(asked: SimulationAsked, schedule: Schedule, rules: HealthRules
     """The scenario file of a request."""
     outage = {"responds": int(asked.does)} if asked.does.isdigit() else {asked.does: True}
     hit = {**outage, "fails": asked.percent / 100} if asked.percent < 100 else outage
-    name = "the endpoint" if asked.endpoint is None else _name(asked.endpoint.url)
+    name = LANGUAGES[asked.language].text(say("the endpoint"))
+    if asked.endpoint is not None:
+        name = _name(asked.endpoint.url)
     outage_text = ", ".join(f"{name} = {_value(value)}" for name, value in hit.items())
     preset = PRESETS.get(schedule.name) == schedule
     policy = {

@@ -247,7 +247,7 @@ def _warn_of_certificates(settings: Settings) -> None:
                 "a client certificate cannot be used; deliveries that need it wait",
                 tenant=it.tenant,
                 file=it.file,
-                problem=it.problem,
+                problem=str(it.problem),
             )
 
 

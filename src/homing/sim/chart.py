@@ -8,13 +8,14 @@ from itertools import accumulate
 
 from msgspec import Struct
 
+from homing.languages.sentences import say
 from homing.model import State
 from homing.policy.explain import explain_change
-from homing.sim.play import PERSON, Played
+from homing.sim.play import Played
 from homing.sim.record import AttemptLine, FinishLine, StateLine
-from homing.sim.scenario import Outage, Receiver
+from homing.sim.scenario import Do, Outage, Receiver
 from homing.sim.summary import LATE_MS
-from homing.sim.summary_text import span_text
+from homing.sim.summary_text import figure, span_text
 
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
 _TICKS_MS = (
@@ -28,6 +29,13 @@ _STEPS_MS = (
     *(30 * _SECOND, _MINUTE, 2 * _MINUTE, 5 * _MINUTE, 10 * _MINUTE, 15 * _MINUTE, 20 * _MINUTE),
     *(30 * _MINUTE, _HOUR, 2 * _HOUR, 3 * _HOUR, 6 * _HOUR, 12 * _HOUR, _DAY, 2 * _DAY),
 )
+
+
+_ACTIONS = {
+    Do.ENABLE: say("enable"),
+    Do.FREEZE: say("freeze"),
+    Do.REPLAY_DROPPED: say("replay dropped"),
+}
 
 
 class Span(Struct, frozen=True):
@@ -142,7 +150,7 @@ class _Cut:
             pauses=[Span(one.from_ms, one.to_ms, "paused") for one in self._pauses],
             changes=[_change(line) for line in lines],
             actions=[
-                Mark(action.at_ms, action.do.value.replace("_", " "), "")
+                Mark(action.at_ms, _ACTIONS[action.do], "")
                 for action in self._scenario.actions
                 if self._scenario.receivers[action.endpoint].name == name
             ],
@@ -167,24 +175,28 @@ class _Cut:
 
 
 def _change(line: StateLine) -> Mark:
-    by = PERSON if line.rule.endswith("_by_person") else ""
+    by = say("a person") if line.rule.endswith("_by_person") else ""
     sentence = explain_change(State(line.before), State(line.after), line.rule, line.numbers, by=by)
     return Mark(line.at_ms, line.after, sentence)
 
 
 def _outage_word(outage: Outage) -> str:
-    parts = []
+    how = ""
     if outage.hangs:
-        parts.append("hangs")
+        how = say("hangs")
     elif outage.refuses:
-        parts.append("refuses")
+        how = say("refuses")
     elif outage.responds is not None:
-        parts.append(str(outage.responds))
-    if outage.fails is not None:
-        parts.insert(0, f"{outage.fails * 100:g} % fail")
+        how = str(outage.responds)
     if outage.latency_ms is not None:
-        parts.append(span_text(outage.latency_ms))
-    return " ".join(parts)
+        latency = span_text(outage.latency_ms)
+        how = say("{how} {latency}", how=how, latency=latency) if how else latency
+    if outage.fails is None:
+        return how
+    percent = figure(f"{outage.fails * 100:g}")
+    if not how:
+        return say("{percent} % fail", percent=percent)
+    return say("{percent} % fail {how}", percent=percent, how=how)
 
 
 def ticks(run_for_ms: int, count_max: int) -> list[int]:

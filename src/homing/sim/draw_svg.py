@@ -9,7 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from html import escape
+from unicodedata import east_asian_width
 
+from homing.languages.language import ENGLISH, Language
+from homing.languages.sentences import Sentence, many, say
 from homing.sim.chart import Panel, Span, most_interesting, panels, ticks
 from homing.sim.play import Played
 from homing.sim.summary import Summary
@@ -26,6 +29,9 @@ _BACKLOG_HEIGHT = 64
 _BAND_HEIGHT = 22
 _LINE = 20
 _CHAR = 6.2  # the width of a letter of 11 pixels, about
+_WIDE_CHAR = 11.0  # of a Chinese or Japanese one
+
+_STATES = {"enabled": say("enabled"), "disabled": say("disabled"), "frozen": say("frozen")}
 
 STYLE = """
 .sim{--paper:#fff;--ink:#1c2330;--soft:#677084;--line:#e4e7ee;--good:#2f9e73;--bad:#d64560;
@@ -56,27 +62,34 @@ font:12px/1.4 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",sans-se
 """
 
 
-def picture(played: Sequence[tuple[Played, Summary]]) -> str:
+def picture(played: Sequence[tuple[Played, Summary]], language: Language = ENGLISH) -> str:
     """The whole picture, as a file of its own."""
+    text = language.text
     parts: list[str] = []
     y = 24.0
     for one, summary in played:
         scenario = one.scenario
         parts.append(_text(24, y + 18, scenario.title, "title"))
-        facts = f"policy {summary.policy} · seed {summary.seed} · {span_text(summary.run_for_ms)}"
-        parts.append(_text(24, y + 38, facts, "soft"))
-        parts.append(f'<g transform="translate(0 {y + 22:g})">{_legend()}</g>')
+        facts = say(
+            "policy {policy} · seed {seed} · {span}",
+            policy=summary.policy,
+            seed=str(summary.seed),
+            span=span_text(summary.run_for_ms),
+        )
+        parts.append(_text(24, y + 38, text(facts), "soft"))
+        parts.append(f'<g transform="translate(0 {y + 22:g})">{_legend(language)}</g>')
         y += 58
         names = most_interesting(one, ENDPOINTS_MAX)
         for panel in panels(one, steps=STEPS, names=names, even=True):
-            drawing, height = draw_panel(panel)
+            drawing, height = draw_panel(panel, language=language)
             parts.append(f'<g transform="translate(0 {y:g})">{drawing}</g>')
             y += height + 18
         if more := len(scenario.receivers) - len(names):
-            parts.append(_text(24, y + 8, f"and {more:,} more endpoints", "soft"))
+            rest = many("and {count} more endpoint", "and {count} more endpoints", more)
+            parts.append(_text(24, y + 8, text(rest), "soft"))
             y += 30
         for pause in one.trace.pauses[:CHANGES_MAX]:
-            parts.append(_text(24, y + 8, pause_text(pause), "pause-word"))
+            parts.append(_text(24, y + 8, text(pause_text(pause)), "pause-word"))
             y += _LINE
     return wrap("".join(parts), y + 8, label=played[0][0].scenario.title, style=True)
 
@@ -97,16 +110,18 @@ def wrap(
 # --- one endpoint ---------------------------------------------------------------------------
 
 
-def draw_panel(panel: Panel, *, width: int = WIDTH, sentences: bool = True) -> tuple[str, float]:
+def draw_panel(
+    panel: Panel, *, width: int = WIDTH, sentences: bool = True, language: Language = ENGLISH
+) -> tuple[str, float]:
     """An endpoint's drawing, and its height."""
-    return _Drawing(panel, width).draw(sentences=sentences)
+    return _Drawing(panel, width, language).draw(sentences=sentences)
 
 
 class _Drawing:
     """The drawing of one endpoint; each method returns a part of it."""
 
-    def __init__(self, panel: Panel, width: int) -> None:
-        self._panel = panel
+    def __init__(self, panel: Panel, width: int, language: Language) -> None:
+        self._panel, self._language = panel, language
         self._end = width - _RIGHT  # the end of the time axis
         self._numbered = len(panel.changes) <= CHANGES_MAX
 
@@ -135,6 +150,13 @@ class _Drawing:
             height += 10 + _LINE * min(len(panel.changes), CHANGES_MAX + 1)
         return "".join(parts), height
 
+    def _title(self, sentence: Sentence) -> str:
+        return f"<title>{escape(self._language.text(sentence))}</title>"
+
+    def _label(self, y: float, sentence: str) -> str:
+        text = self._language.text(sentence)
+        return _text(_LEFT - 12, y, text, "soft", ' text-anchor="end"')
+
     def _x(self, at_ms: float) -> float:
         return _LEFT + (self._end - _LEFT) * min(at_ms / self._panel.run_for_ms, 1.0)
 
@@ -143,39 +165,44 @@ class _Drawing:
             x = self._x(at_ms)
             yield f'<path class="grid" d="M{x:.1f} {top:g}V{bottom + 5:g}"/>'
             anchor = "end" if x > self._end - 20 else "middle"
-            yield _text(x, bottom + 18, clock_text(at_ms), "soft", f' text-anchor="{anchor}"')
+            text = self._language.text(clock_text(at_ms))
+            yield _text(x, bottom + 18, text, "soft", f' text-anchor="{anchor}"')
 
     def _outages(self, top: float, bottom: float) -> Iterator[str]:
         free = 0.0  # labels must not overlap
         for span in self._panel.outages:
             x = self._x(span.from_ms)
             width = max(self._x(span.to_ms) - x, 2)
+            title = say("{span}: {what}", span=_from_to(span), what=span.label)
             yield (
-                f"<g><title>{escape(f'{_from_to(span)}: {span.label}')}</title>"
+                f"<g>{self._title(title)}"
                 f'<rect class="outage" x="{x:.1f}" y="{top:g}" width="{width:.1f}" '
                 f'height="{bottom - top:g}"/><rect class="outage-edge" x="{x:.1f}" y="{top:g}" '
                 f'width="{width:.1f}" height="2"/></g>'
             )
-            place = min(x, self._end - len(span.label) * _CHAR)
+            label = self._language.text(span.label)
+            place = min(x, self._end - _width(label))
             if place >= free:
-                yield _text(place, top - 4, span.label, "outage-word")
-                free = place + len(span.label) * _CHAR + 8
+                yield _text(place, top - 4, label, "outage-word")
+                free = place + _width(label) + 8
 
     def _states(self, top: float) -> Iterator[str]:
-        yield _label(top + 15, "state")
+        yield self._label(top + 15, say("state"))
         for number, span in enumerate(self._panel.states):
             x = self._x(span.from_ms)
             width = max(self._x(span.to_ms) - x, 1.5)
-            long = span_text(span.to_ms - span.from_ms)
+            state, long = _STATES[span.label], span_text(span.to_ms - span.from_ms)
+            title = say("{state}, {span} ({long})", state=state, span=_from_to(span), long=long)
             yield (
-                f"<g><title>{span.label}, {_from_to(span)} ({long})</title>"
+                f"<g>{self._title(title)}"
                 f'<rect class="state-{span.label}" x="{x:.1f}" y="{top:g}" width="{width:.1f}" '
                 f'height="{_BAND_HEIGHT}" rx="3"/></g>'
             )
             dotted = number > 0 and self._numbered
             begin = 22 if dotted else 8
-            for text in (f"{span.label} · {long}", span.label):
-                if begin + len(text) * _CHAR + 6 <= width:
+            for said in (say("{state} · {long}", state=state, long=long), state):
+                text = self._language.text(said)
+                if begin + _width(text) + 6 <= width:
                     yield _text(x + begin, top + 15, text, f"word word-{span.label}")
                     break
             if dotted and width >= 22:
@@ -183,12 +210,13 @@ class _Drawing:
 
     def _pauses(self, top: float) -> Iterator[str]:
         if self._panel.pauses:
-            yield _label(top + 6, "paused")
+            yield self._label(top + 6, say("paused"))
         for span in self._panel.pauses:
             x = self._x(span.from_ms)
             width = max(self._x(span.to_ms) - x, 2)
+            title = say("sending paused, {span}", span=_from_to(span))
             yield (
-                f"<g><title>sending paused, {_from_to(span)}</title>"
+                f"<g>{self._title(title)}"
                 f'<rect class="pause" x="{x:.1f}" y="{top:g}" width="{width:.1f}" height="5"/></g>'
             )
 
@@ -196,12 +224,14 @@ class _Drawing:
         """Delivered below, then failed, then sender errors: the height is the sum of all."""
         panel = self._panel
         peak = max(panel.attempts, default=0)
-        yield _label(base - _BARS_HEIGHT + 10, "attempts")
-        yield _label(base - _BARS_HEIGHT + 24, f"in {span_text(panel.step_ms)}")
+        step_text = say("in {span}", span=span_text(panel.step_ms))
+        yield self._label(base - _BARS_HEIGHT + 10, say("attempts"))
+        yield self._label(base - _BARS_HEIGHT + 24, step_text)
         for level in _levels(peak):
             y = base - _BARS_HEIGHT * math.sqrt(level / peak)
             yield f'<path class="grid" d="M{_LEFT} {y:.1f}H{self._end}"/>'
-            yield _text(self._end, y - 3, f"{level:,}", "soft", ' text-anchor="end"')
+            shown = self._language.number(level)
+            yield _text(self._end, y - 3, shown, "soft", ' text-anchor="end"')
         width = max((self._end - _LEFT) * panel.step_ms / panel.run_for_ms - 0.6, 1)
         for step, made in enumerate(panel.attempts):
             if not made:
@@ -210,9 +240,15 @@ class _Drawing:
             full = max(_BARS_HEIGHT * math.sqrt(made / peak), 1.5)
             good, bad = panel.delivered[step], panel.failed[step]
             sender_errors = panel.sender_errors[step]
-            title = f"{moment_text(step * panel.step_ms)}: {good:,} delivered, {bad:,} failed"
-            more = f", {sender_errors:,} sender errors" if sender_errors else ""
-            yield f"<g><title>{title}{more}</title>"
+            title = self._counted(step, good, bad)
+            if sender_errors:
+                title = many(
+                    "{counted}, {count} sender error",
+                    "{counted}, {count} sender errors",
+                    sender_errors,
+                    counted=title,
+                )
+            yield f"<g>{self._title(title)}"
             y = base
             parts = (("delivered", good), ("failed", bad), ("sender_error", sender_errors))
             for kind, count in parts:
@@ -222,27 +258,34 @@ class _Drawing:
             yield "</g>"
         yield self._ground(base)
 
+    def _counted(self, step: int, good: int, bad: int) -> Sentence:
+        return say(
+            "{time}: {good} delivered, {bad} failed",
+            time=moment_text(step * self._panel.step_ms),
+            good=good,
+            bad=bad,
+        )
+
     def _probes(self, y: float) -> Iterator[str]:
         panel = self._panel
-        yield _label(y + 4, "probes")
+        yield self._label(y + 4, say("probes"))
         pairs = zip(panel.probes_delivered, panel.probes_failed, strict=True)
         for step, (good, bad) in enumerate(pairs):
             if good or bad:
                 x = self._x((step + 0.5) * panel.step_ms)
                 kind = "delivered" if good else "failed"
-                title = f"{moment_text(step * panel.step_ms)}: {good:,} delivered, {bad:,} failed"
                 yield (
                     f'<circle class="{kind}" cx="{x:.1f}" cy="{y:g}" r="{3.4 if good else 1.8}">'
-                    f"<title>{title}</title></circle>"
+                    f"{self._title(self._counted(step, good, bad))}</circle>"
                 )
 
     def _backlog(self, base: float) -> Iterator[str]:
         panel = self._panel
         peak = max(panel.backlog, default=0)
-        yield _label(base - _BACKLOG_HEIGHT + 10, "backlog")
-        yield _label(base - _BACKLOG_HEIGHT + 24, "at most" if peak else "none")
+        yield self._label(base - _BACKLOG_HEIGHT + 10, say("backlog"))
+        yield self._label(base - _BACKLOG_HEIGHT + 24, say("at most") if peak else say("none"))
         if peak:
-            yield _label(base - _BACKLOG_HEIGHT + 38, f"{peak:,}")
+            yield self._label(base - _BACKLOG_HEIGHT + 38, self._language.number(peak))
         if peak:
             points = [
                 f"L{self._x((step + 0.5) * panel.step_ms):.1f} "
@@ -265,17 +308,18 @@ class _Drawing:
         for mark, x, limit in zip(
             self._panel.actions, places, [*places[1:], self._end], strict=True
         ):
-            title = f"{moment_text(mark.at_ms)}: a person, {mark.label}"
+            label, at = self._language.text(mark.label), moment_text(mark.at_ms)
+            title = say("{time}: a person, {action}", time=at, action=mark.label)
             yield (
                 f'<path class="person" d="M{x:.1f} {y - 10:g}V{bottom:g}">'
-                f"<title>{escape(title)}</title></path>"
+                f"{self._title(title)}</path>"
             )
-            width = len(mark.label) * _CHAR + 8
+            width = _width(label) + 8
             if x + width <= limit:
-                yield _text(x + 6, y, mark.label, "person-word")
+                yield _text(x + 6, y, label, "person-word")
                 free = x + width
             elif x - width >= free:
-                yield _text(x - 6, y, mark.label, "person-word", ' text-anchor="end"')
+                yield _text(x - 6, y, label, "person-word", ' text-anchor="end"')
                 free = x
             else:
                 free = max(free, x)
@@ -287,11 +331,14 @@ class _Drawing:
             if self._numbered:
                 yield _dot(_LEFT + 8, y - 4, number + 1)
             yield _text(_LEFT + 26, y, moment_text(change.at_ms), "at")
-            yield _text(_LEFT + 98, y, change.sentence, "sentence")
+            yield _text(_LEFT + 98, y, self._language.text(change.sentence), "sentence")
         rest = len(changes) - CHANGES_MAX
         if rest > 0:
             y = top + _LINE * CHANGES_MAX
-            yield _text(_LEFT + 26, y, f"and {rest:,} more changes of state", "soft")
+            more = many(
+                "and {count} more change of state", "and {count} more changes of state", rest
+            )
+            yield _text(_LEFT + 26, y, self._language.text(more), "soft")
 
 
 # --- strokes --------------------------------------------------------------------------------
@@ -301,12 +348,14 @@ def _text(x: float, y: float, text: str, kind: str, more: str = "") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}"{more}>{escape(text)}</text>'
 
 
-def _label(y: float, text: str) -> str:
-    return _text(_LEFT - 12, y, text, "soft", ' text-anchor="end"')
+def _width(text: str) -> float:
+    """The width of a text of 11 pixels, about."""
+    return sum(_WIDE_CHAR if east_asian_width(it) in "WF" else _CHAR for it in text)
 
 
-def _from_to(span: Span) -> str:
-    return f"{moment_text(span.from_ms)} to {moment_text(span.to_ms)}"
+def _from_to(span: Span) -> Sentence:
+    begin, end = moment_text(span.from_ms), moment_text(span.to_ms)
+    return say("{begin} to {end}", begin=begin, end=end)
 
 
 def _dot(x: float, y: float, number: int) -> str:
@@ -333,14 +382,18 @@ def _levels(peak: int) -> list[int]:
     return sorted({highest, max(highest // 5, 1)})
 
 
-def _legend() -> str:
+def _legend(language: Language) -> str:
     """Right-aligned, in the line of the title."""
-    items = (("delivered", "delivered"), ("failed", "failed"), ("backlog", "backlog"))
-    x, parts = WIDTH - _RIGHT - 290, []
-    for kind, word in items:
-        parts.append(f'<rect class="{kind}" x="{x}" y="-9" width="11" height="11" rx="2"/>')
+    words = {
+        "delivered": language.text(say("delivered")),
+        "failed": language.text(say("failed")),
+        "backlog": language.text(say("backlog")),
+        "outage": language.text(say("outage")),
+    }
+    x, parts = WIDTH - _RIGHT - sum(31 + _width(word) for word in words.values()), list[str]()
+    for kind, word in words.items():
+        rounded = "" if kind == "outage" else ' rx="2"'
+        parts.append(f'<rect class="{kind}" x="{x:.1f}" y="-9" width="11" height="11"{rounded}/>')
         parts.append(_text(x + 17, 0.5, word, "soft"))
-        x += 32 + len(word) * 6
-    parts.append(f'<rect class="outage" x="{x}" y="-9" width="11" height="11"/>')
-    parts.append(_text(x + 17, 0.5, "outage", "soft"))
+        x += 31 + _width(word)
     return "".join(parts)

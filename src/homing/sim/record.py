@@ -209,7 +209,7 @@ class Recorder(Watch):
     def _pause_ended(self, at_ms: int) -> None:
         assert self._paused is not None
         begun_ms = (self._paused.since or 0) - self._start_ms
-        self._pauses.append(Pause(begun_ms, at_ms, self._paused.why))
+        self._pauses.append(Pause(begun_ms, at_ms, str(self._paused.why)))
         self._paused = None
 
     def _count(self, endpoint: Endpoint) -> None:

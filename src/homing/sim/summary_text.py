@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from homing.languages.sentences import Number, Sentence, say
 from homing.sim.record import Pause
 from homing.sim.summary import LATE_MS, Figures
 
@@ -18,10 +19,25 @@ def clock_text(ms: int) -> str:
         return "0"
     hours, rest = divmod(ms, _HOUR)
     minutes, rest = divmod(rest, _MINUTE)
-    parts = [f"{hours} h"] if hours else []
-    parts += [f"{minutes} min"] if minutes else []
-    parts += [f"{rest / 1000:g} s"] if rest else []
-    return " ".join(parts)
+    seconds = figure(f"{rest / 1000:g}")
+    match bool(hours), bool(minutes), bool(rest):
+        case True, False, False:
+            return say("{n} h", n=hours)
+        case True, True, False:
+            return say("{h} h {m} min", h=hours, m=minutes)
+        case True, _, True:
+            return say("{h} h {m} min {s} s", h=hours, m=minutes, s=seconds)
+        case False, True, False:
+            return say("{n} min", n=minutes)
+        case False, True, True:
+            return say("{m} min {s} s", m=minutes, s=seconds)
+        case _:
+            return say("{n} s", n=seconds)
+
+
+def figure(text: str) -> Number:
+    """A number with as many digits after the point as this text of it has."""
+    return Number(float(text), len(text.partition(".")[2]))
 
 
 def moment_text(ms: int) -> str:
@@ -35,21 +51,24 @@ def span_text(ms: int | None) -> str:
     if not ms:
         return "–" if ms is None else "0"
     if ms < _SECOND:
-        return f"{ms} ms"
+        return say("{n} ms", n=ms)
     if ms < _MINUTE:
-        return f"{ms / 1000:.3g} s"
+        return say("{n} s", n=figure(f"{ms / 1000:.3g}"))
     if ms < _HOUR:
         minutes, rest = divmod(ms // 1000, 60)
-        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+        return say("{m} min {s} s", m=minutes, s=rest) if rest else say("{n} min", n=minutes)
     hours, rest = divmod(ms // _MINUTE, 60)
-    return f"{hours:,} h {rest} min" if rest else f"{hours:,} h"
+    return say("{h} h {m} min", h=hours, m=rest) if rest else say("{n} h", n=hours)
 
 
-def pause_text(pause: Pause) -> str:
+def pause_text(pause: Pause) -> Sentence:
     """A sentence that says when and why sending was paused."""
-    return (
-        f"Sending was paused from {moment_text(pause.from_ms)} to {moment_text(pause.to_ms)}, "
-        f"as in a sender outage: {pause.why}. No retry was used meanwhile."
+    return say(
+        "Sending was paused from {begin} to {end}, as in a sender outage: {why}. No retry was used "
+        "meanwhile.",
+        begin=moment_text(pause.from_ms),
+        end=moment_text(pause.to_ms),
+        why=pause.why,
     )
 
 

@@ -348,7 +348,7 @@ class Admin:
         confirmed = [CommitLoss(*row) for row in await tx.all("commit_losses_confirm", now=now)]
         if confirmed:
             await leases.raise_topic(tx, "commit_losses")
-            after = {"confirmed": [missing_text(it) for it in confirmed[:LISTED_MAX]]}
+            after = {"confirmed": [str(missing_text(it)) for it in confirmed[:LISTED_MAX]]}
             await audit_log.write(tx, audit, tenant=None, object_id="", after=after)
         return confirmed
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from homing.errors import Conflict, NotFound, TooMany
+from homing.languages.sentences import say
 from homing.policy.erasure import ErasedId
 from homing.ports import CleanupStep
 from homing.ports.erasures import Erasable, Erasure, ErasureKind, TenantChanges
@@ -62,7 +63,9 @@ async def being_erased(tx: Tx) -> dict[str, int]:
 async def refuse_while_erased(tx: Tx, tenant: str) -> None:
     """Raises Conflict while everything of a tenant is being erased."""
     if tenant in await being_erased(tx):
-        raise Conflict(f"The tenant {tenant} is being erased: try again when that is done.")
+        raise Conflict(
+            say("The tenant {tenant} is being erased: try again when that is done.", tenant=tenant)
+        )
 
 
 async def same_as(
@@ -87,7 +90,10 @@ async def same_as(
         new = replace(new, upto_id=found[0])
     if len(running) >= RUNNING_MAX:
         raise TooMany(
-            f"{RUNNING_MAX} erasures of this tenant are not finished: try again when some are."
+            say(
+                "{limit} erasures of this tenant are not finished: try again when some are.",
+                limit=RUNNING_MAX,
+            )
         )
     return new, False
 
@@ -98,7 +104,7 @@ async def _earlier(tx: Tx, hashes: Sequence[bytes]) -> Erasure:
         row = await tx.one("erasure_of_key", hash=digest)
         if row is not None:
             return rows.erasure(row)
-    raise NotFound("The tenant has no such event, or it is past retention.")
+    raise NotFound(say("The tenant has no such event, or it is past retention."))
 
 
 async def next_events(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from homing.errors import Conflict, NotFound, StaleCatalog
+from homing.languages.sentences import say
 from homing.policy.audit import AuditDraft
 from homing.policy.event_types import (
     TENANT_BYTES_MAX,
@@ -27,7 +28,13 @@ async def create(tx: Tx, new: EventType, *, version: int, audit: AuditDraft | No
     """Raises Conflict if the tenant has this type, too many types, or is being erased."""
     await erasures.refuse_while_erased(tx, new.tenant)
     if await find(tx, new.tenant, new.name) is not None:
-        raise Conflict(f"The tenant {new.tenant} has an event type {new.name}: change it instead.")
+        raise Conflict(
+            say(
+                "The tenant {tenant} has an event type {name}: change it instead.",
+                tenant=new.tenant,
+                name=new.name,
+            )
+        )
     stored = replace(new, version=version)
     await tx.insert("event_type", [rows.event_type_row(stored)])
     await _changed(tx, stored, version=version)
@@ -97,11 +104,16 @@ async def _changed(tx: Tx, it: EventType, *, version: int) -> None:
     assert row is not None
     types, size = row
     if types > TYPES_MAX:
-        raise Conflict(f"A tenant may have at most {TYPES_MAX:,} event types: delete one first.")
+        raise Conflict(
+            say("A tenant may have at most {limit} event types: delete one first.", limit=TYPES_MAX)
+        )
     if size > TENANT_BYTES_MAX:
         raise Conflict(
-            f"The event types of a tenant may have at most {TENANT_BYTES_MAX // 1024**2} MiB of "
-            "text: make schemas and samples shorter, or delete a type."
+            say(
+                "The event types of a tenant may have at most {mib} MiB of "
+                "text: make schemas and samples shorter, or delete a type.",
+                mib=TENANT_BYTES_MAX // 1024**2,
+            )
         )
     await tx.all("event_type_changed", tenant=it.tenant, version=version, types=types)
 

@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from homing.errors import TooMany
+from homing.languages.sentences import say
 from homing.model import State, id_floor, show_id
 from homing.policy.audit import AuditDraft
 from homing.policy.notices import (
@@ -64,7 +65,8 @@ async def write(tx: Tx, notices: Sequence[Notice], *, node: int) -> None:
             if not wants(chosen, owner, notice):
                 continue
             if notice.url and address == address_hash(notice.url):
-                records.append(_record(target_id, owner, notice, NoticeStatus.SKIPPED, SAME_URL))
+                skipped = NoticeStatus.SKIPPED
+                records.append(_record(target_id, owner, notice, skipped, str(SAME_URL)))
             elif waiting < WAITING_MAX:
                 waiting += 1  # noqa: PLW2901
                 records.append(_record(target_id, owner, notice, NoticeStatus.WAITING))
@@ -128,13 +130,14 @@ def _target_row(it: NoticeTarget, *, address: bytes, secret: bytes) -> Row:
         it.attempts,
         it.error,
         it.sent_at,
+        it.language,
     )
 
 
 def read_target(row: Row) -> NoticeTarget:
     number, tenant, kind, name, address, _, secret, _, kinds, *rest = row
     quiet_hours, time_zone, created_at, confirmed_at, deleted_at, *sending = rest
-    message_id, due_at, attempts, error, sent_at = sending
+    message_id, due_at, attempts, error, sent_at, language = sending
     return NoticeTarget(
         id=number,
         tenant=tenant,
@@ -153,6 +156,7 @@ def read_target(row: Row) -> NoticeTarget:
         attempts=attempts,
         error=error,
         sent_at=sent_at,
+        language=language,
     )
 
 
@@ -166,9 +170,19 @@ async def _begin_reminders(tx: Tx, now: int) -> None:
 
 async def _check_limits(tx: Tx, target: NoticeTarget, address: bytes, *, now: int) -> None:
     """Raises TooMany. The limits of a day include targets that were deleted since."""
-    whose = _owner(target)
     if await _count(tx, "notice_targets_count", tenant=target.tenant) >= TARGETS_MAX:
-        detail = f"{whose} may have at most {TARGETS_MAX} notice targets: delete one first."
+        detail = (
+            say(
+                "The tenant {tenant} may have at most {limit} notice targets: delete one first.",
+                tenant=target.tenant,
+                limit=TARGETS_MAX,
+            )
+            if target.tenant != OPERATOR
+            else say(
+                "The operator may have at most {limit} notice targets: delete one first.",
+                limit=TARGETS_MAX,
+            )
+        )
         raise TooMany(detail, after_ms=HOUR_MS)
     await _check_day(tx, target, address, now=now)
 
@@ -179,13 +193,12 @@ async def _check_link(tx: Tx, target: NoticeTarget, address: bytes, *, now: int)
     assert row is not None
     wait_ms = row[0] + LINK_EVERY_MS - now
     if 0 < wait_ms <= LINK_EVERY_MS:
-        detail = "An address gets at most one link in five minutes: look for the e-mail first."
+        detail = say("An address gets at most one link in five minutes: look for the e-mail first.")
         raise TooMany(detail, after_ms=wait_ms)
     await _check_day(tx, target, address, now=now)
 
 
 async def _check_day(tx: Tx, target: NoticeTarget, address: bytes, *, now: int) -> None:
-    whose = _owner(target)
     since = now - DAY_MS
     limit = CREATED_A_DAY_MAX
     made = await _count(
@@ -193,8 +206,18 @@ async def _check_day(tx: Tx, target: NoticeTarget, address: bytes, *, now: int) 
     )
     if made >= limit:
         detail = (
-            f"{whose} may create at most {limit} notice targets in a day. A link that is sent again"
-            " counts as one."
+            say(
+                "The tenant {tenant} may create at most {limit} notice targets in a day. A link "
+                "that is sent again counts as one.",
+                tenant=target.tenant,
+                limit=limit,
+            )
+            if target.tenant != OPERATOR
+            else say(
+                "The operator may create at most {limit} notice targets in a day. A link that is "
+                "sent again counts as one.",
+                limit=limit,
+            )
         )
         raise TooMany(detail, after_ms=HOUR_MS)
     if target.confirmed_at is not None:
@@ -204,15 +227,12 @@ async def _check_day(tx: Tx, target: NoticeTarget, address: bytes, *, now: int) 
         tx, "notice_targets_with_address", address_hash=address, since=since, limit=limit
     )
     if known >= limit:
-        detail = (
-            f"An address may get at most {limit} e-mails that ask for a confirmation in 24 hours: "
-            "try again tomorrow."
+        detail = say(
+            "An address may get at most {limit} e-mails that ask for a confirmation in 24 hours: "
+            "try again tomorrow.",
+            limit=limit,
         )
         raise TooMany(detail, after_ms=HOUR_MS)
-
-
-def _owner(target: NoticeTarget) -> str:
-    return f"The tenant {target.tenant}" if target.tenant != OPERATOR else "The operator"
 
 
 async def _count(tx: Tx, statement: str, **params: object) -> int:
@@ -260,6 +280,7 @@ class Notices:
             kinds=msgspec.json.encode(target.kinds).decode(),
             quiet_hours=target.quiet_hours,
             time_zone=target.time_zone,
+            language=target.language,
         )
         if row is None:
             return None
@@ -323,7 +344,7 @@ class Notices:
         before = await _held(tx, target_id)
         if await tx.one("notice_target_delete", id=target_id, now=now) is None:
             return None
-        await tx.all("notices_skip", target_id=target_id, reason=TARGET_DELETED)
+        await tx.all("notices_skip", target_id=target_id, reason=str(TARGET_DELETED))
         await tx.all("notice_overflow_remove", target_id=target_id)
         await _log(tx, audit, before, None)
         return version

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from homing.errors import BehindRetention, Conflict, NotFound
+from homing.languages.sentences import say
 from homing.model import Event, show_id
 from homing.policy.audit import AuditDraft
 from homing.ports.pull import READERS_MAX, PullEntry, PullPage, PullReader
@@ -101,7 +102,7 @@ class Pulls:
     ) -> PullReader:
         row = await tx.one("pull_reader_remove", subscription_id=subscription_id, name=name)
         if row is None:
-            raise NotFound(f"The subscription has no reader {name}.")
+            raise NotFound(say("The subscription has no reader {name}.", name=name))
         reader = rows.pull_reader(row)
         subscription = await tx.one("subscription_by_id", id=subscription_id)
         await audit_log.write(

@@ -13,6 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from homing.errors import Conflict, Gone, NotFound, StillPending, SubscriptionGone
+from homing.languages.sentences import say
 from homing.model import CauseKey, Delivery, Event, Finished, Order, Status, show_id
 from homing.policy.bulk import Counted, Group
 from homing.ports import DeliveryFilter, PastEvent, ReplayJob
@@ -135,8 +136,11 @@ async def save_backfill(tx: Tx, job: ReplayJob) -> ReplayJob:
         other = rows.replay_job(row)
         if other.filter.backfill and other.filter.subscription_id == job.filter.subscription_id:
             raise Conflict(
-                f"{show_id('rpl', other.id)} already delivers past events to this subscription: "
-                "wait until it is done, or cancel it."
+                say(
+                    "{job} already delivers past events to this subscription: "
+                    "wait until it is done, or cancel it.",
+                    job=show_id("rpl", other.id),
+                )
             )
     last = await tx.one("last_id")  # An event by a clock that was ahead has a later id.
     assert last is not None

@@ -125,7 +125,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "process": _columns("id node name role delivers started_at expires_at"),
     "notice_target": _columns(
         "id tenant kind name address address_hash secret secret_hash kinds quiet_hours time_zone"
-        " created_at confirmed_at deleted_at message_id due_at attempts error sent_at"
+        " created_at confirmed_at deleted_at message_id due_at attempts error sent_at language"
     ),
     "notice": _columns(
         "target_id id owner kind at tenant endpoint_id url facts status reason message_id sent_at"

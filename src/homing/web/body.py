@@ -13,6 +13,7 @@ from msgspec import Raw
 from starlette.types import Receive
 
 from homing.errors import BadRequest, FieldProblem, Invalid, TooLarge, TooSlow
+from homing.languages.sentences import say
 from homing.policy.exact import decoder
 from homing.web.body_budget import SMALL_BYTES, BodyShare
 from homing.web.texts import json_problems, raw_fields
@@ -44,7 +45,7 @@ async def read_body(
     """
     if declared is not None:
         if not declared.isdigit():
-            raise BadRequest("The content-length is not a number.")
+            raise BadRequest(say("The content-length is not a number."))
         if len(declared) > _DIGITS_MAX or int(declared) > bytes_max:
             raise _too_large(bytes_max)
     message = await receive()
@@ -69,7 +70,9 @@ async def _read_rest(receive: Receive, begin: bytes, bytes_max: int, share: Body
     except BaseException as error:
         share.give_back(sum(map(len, parts)))
         if isinstance(error, TimeoutError):
-            raise TooSlow(f"The body did not arrive within {ARRIVE_WITHIN_S:.0f} s.") from None
+            raise TooSlow(
+                say("The body did not arrive within {n} s.", n=int(ARRIVE_WITHIN_S))
+            ) from None
         raise
     body = b"".join(parts)
     if len(body) <= SMALL_BYTES:
@@ -179,9 +182,6 @@ def _join(before: str, after: str) -> str:
 
 
 def _too_large(bytes_max: int) -> TooLarge:
-    shown = (
-        f"{bytes_max // 1024:,} KiB"
-        if bytes_max < 1024 * 1024
-        else f"{bytes_max // (1024 * 1024)} MiB"
-    )
-    return TooLarge(f"The body may have at most {shown}.")
+    if bytes_max < 1024 * 1024:
+        return TooLarge(say("The body may have at most {n} KiB.", n=bytes_max // 1024))
+    return TooLarge(say("The body may have at most {n} MiB.", n=bytes_max // (1024 * 1024)))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from homing.policy.explain import span_text
-from homing.policy.sentences import At, Part, Sentence, join, say
+from homing.languages.sentences import At, Sentence, Span, say
 from homing.ports import ClockState
 from homing.web.schemas import ClockShown
-from homing.web.show import sentence_text, time_text
+from homing.web.show import time_text
 
 DIFFERENCE_MS = 60_000  # a larger difference is reported
 STEP_REPORTED_MS = 3_600_000  # how long a step is reported
@@ -20,23 +19,39 @@ def clock_differs(clock: ClockState, *, now: int) -> bool:
 
 def clock_detail(clock: ClockState) -> Sentence:
     """What happened to the wall clock, the consequences, and what to do."""
-    sentences: list[Part] = []
-    if clock.stepped_at is not None:
-        way = "forward" if clock.stepped_by_ms > 0 else "back"
-        by = span_text(abs(clock.stepped_by_ms))
-        stepped_at = At(clock.stepped_at)
-        sentences.append(say("The wall clock was set {} by {} at {}. ", way, by, stepped_at))
-    if abs(clock.ahead_ms) > DIFFERENCE_MS:
-        way = "behind" if clock.ahead_ms > 0 else "ahead of"
-        difference = span_text(abs(clock.ahead_ms))
-        sentences.append(
-            f"Schedules, and the times that the API and the dashboard show, are {difference} {way} "
-            "the wall clock; restart the server to correct this. "
+    step, difference = _step(clock), _difference(clock)
+    end = say("Signatures use the wall clock; retries keep their schedule.")
+    if step is not None and difference is not None:
+        return say("{first} {second} {third}", first=step, second=difference, third=end)
+    if first := step or difference:
+        return say("{first} {second}", first=first, second=end)
+    return say("The wall clock and steady time agree.")
+
+
+def _step(clock: ClockState) -> Sentence | None:
+    if clock.stepped_at is None:
+        return None
+    at, by = At(clock.stepped_at), Span(abs(clock.stepped_by_ms))
+    if clock.stepped_by_ms > 0:
+        return say("The wall clock was set forward by {by} at {at}.", by=by, at=at)
+    return say("The wall clock was set back by {by} at {at}.", by=by, at=at)
+
+
+def _difference(clock: ClockState) -> Sentence | None:
+    if abs(clock.ahead_ms) <= DIFFERENCE_MS:
+        return None
+    difference = Span(abs(clock.ahead_ms))
+    if clock.ahead_ms > 0:
+        return say(
+            "Schedules, and the times that the API and the dashboard show, are {difference} behind "
+            "the wall clock; restart the server to correct this.",
+            difference=difference,
         )
-    if not sentences:
-        return say("The wall clock and steady time agree.")
-    sentences.append("Signatures use the wall clock; retries keep their schedule.")
-    return join(tuple(sentences))
+    return say(
+        "Schedules, and the times that the API and the dashboard show, are {difference} ahead of "
+        "the wall clock; restart the server to correct this.",
+        difference=difference,
+    )
 
 
 def clock_shown(clock: ClockState) -> ClockShown:
@@ -46,5 +61,5 @@ def clock_shown(clock: ClockState) -> ClockShown:
         steps=clock.steps,
         stepped_at=None if clock.stepped_at is None else time_text(clock.stepped_at),
         stepped_by_ms=clock.stepped_by_ms,
-        detail=sentence_text(clock_detail(clock)),
+        detail=str(clock_detail(clock)),
     )

@@ -16,6 +16,7 @@ from homing.errors import (
     TooMany,
     Unavailable,
 )
+from homing.languages.sentences import say
 from homing.web.response import Headers, Response
 
 CONTENT_TYPE = b"application/problem+json"
@@ -38,8 +39,18 @@ class MethodNotAllowed(HomingError):
     http_status = 405
 
     def __init__(self, allowed: tuple[str, ...]) -> None:
-        super().__init__(f"Use {' or '.join(allowed)}.")
+        super().__init__(_advice(allowed))
         self.allowed = allowed
+
+
+def _advice(allowed: tuple[str, ...]) -> str:
+    match allowed:
+        case (one,):
+            return say("Use {method}.", method=one)
+        case (one, other):
+            return say("Use {one} or {other}.", one=one, other=other)
+        case _:  # Only paths of the API have more.
+            return f"Use {' or '.join(allowed)}."
 
 
 class Unexpected(HomingError):
@@ -73,9 +84,9 @@ def problem_response(error: HomingError) -> Response:
         type=TYPE_PREFIX + error.code,
         title=error.title,
         status=error.http_status,
-        detail=error.detail or _first(error.problems),
+        detail=str(error.detail) or _first(error.problems),
         code=error.code,
-        problems=[FieldReason(problem.field, problem.reason) for problem in error.problems],
+        problems=[FieldReason(problem.field, str(problem.reason)) for problem in error.problems],
     )
     return Response(error.http_status, encode(document), CONTENT_TYPE, refusal_headers(error))
 

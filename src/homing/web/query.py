@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl
 from msgspec import DecodeError, Struct, msgpack
 
 from homing.errors import BadRequest, FieldProblem, Invalid
+from homing.languages.sentences import say
 from homing.policy.admission import (
     KEY_RULE,
     TYPE_RULE,
@@ -30,7 +31,7 @@ LIMIT_MAX = 200
 PARAMETERS_MAX = 50
 URL_PART_MAX = 200
 
-_CURSOR_RULE = "must be the next_cursor of an earlier response"
+_CURSOR_RULE = say("must be the next_cursor of an earlier response")
 
 _E = TypeVar("_E", bound=StrEnum)
 _P = TypeVar("_P", bound=Struct)
@@ -54,14 +55,15 @@ class Query:
                 errors="surrogateescape",  # A byte that is not UTF-8 is refused with its name.
             )
         except ValueError:
-            raise BadRequest(f"At most {PARAMETERS_MAX} query parameters are allowed.") from None
+            raise BadRequest(
+                say("At most {limit} query parameters are allowed.", limit=PARAMETERS_MAX)
+            ) from None
         problems = text_problems(pairs)
         for name, value in pairs:
             if known is not None and name not in known:
-                reason = "is not a known parameter"
-                problems.append(FieldProblem(shown_name(name), reason))
+                problems.append(FieldProblem(shown_name(name), "is not a known parameter"))
             elif name in self._given:
-                problems.append(FieldProblem(shown_name(name), "must not be given twice"))
+                problems.append(FieldProblem(shown_name(name), say("must not be given twice")))
             self._given[name] = value
         if problems:
             raise Invalid(problems=tuple(problems))
@@ -106,7 +108,8 @@ class Query:
         try:
             return choices(value)
         except ValueError:
-            raise _refused(name, f"must be one of {', '.join(choices)}") from None
+            reason = say("must be one of {names}", names=", ".join(choices))
+            raise _refused(name, reason) from None
 
     def flag(self, name: str) -> bool | None:
         value = self._given.get(name)
@@ -195,7 +198,7 @@ def id_field(value: str, name: str, prefix: str) -> int:
     """The number in an id; raises Invalid."""
     number = read_either_id(prefix, value)
     if number is None:
-        raise _refused(name, f"must be an id like {prefix}_01k9x3w8z4g00")
+        raise _refused(name, say("must be an id like {example}", example=f"{prefix}_01k9x3w8z4g00"))
     return number
 
 
@@ -203,7 +206,7 @@ def url_part_problem(value: str) -> str | None:
     """The reason why this text cannot be part of a URL; None if it can."""
     if 1 <= len(value) <= URL_PART_MAX and value.isascii() and value.isprintable():
         return None
-    return f"must be 1 to {URL_PART_MAX} characters of a URL"
+    return say("must be 1 to {limit} characters of a URL", limit=URL_PART_MAX)
 
 
 def show_cursor(number: int | None) -> str | None:

@@ -134,7 +134,7 @@ def _spec_struct(
     """A struct with the fields of a subscription that callers set, built from ``SPEC``."""
     fields = []
     for it in SPEC.values():
-        kind: Any = Annotated[kind_of(it), Meta(description=it.sentence)]
+        kind: Any = Annotated[kind_of(it), Meta(description=str(it.sentence))]
         fields.append((it.name, kind, named(name=it.api_name, default=default_of(it))))
     return defstruct(name, fields, bases=bases or None, frozen=True, kw_only=True)
 
@@ -333,7 +333,7 @@ class SubscriptionPage(Struct, frozen=True):
 # --- filters --------------------------------------------------------------------------------------
 
 
-FiltersIn = Annotated[list[dict[str, Any]], Meta(description=SPEC["filters"].sentence)]
+FiltersIn = Annotated[list[dict[str, Any]], Meta(description=str(SPEC["filters"].sentence))]
 
 
 class FilterTryIn(Struct, frozen=True, forbid_unknown_fields=True):

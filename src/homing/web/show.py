@@ -8,6 +8,8 @@ from typing import Any
 from msgspec import UNSET, Raw
 from msgspec.structs import asdict
 
+from homing.languages.language import ENGLISH
+from homing.languages.sentences import At, Sentence, rfc3339
 from homing.model import (
     SPEC,
     Attempt,
@@ -31,9 +33,7 @@ from homing.policy.cloudevents import context_of
 from homing.policy.exact import decode
 from homing.policy.explain import explain_change, explain_endpoint
 from homing.policy.health import HealthRules
-from homing.policy.moments import rfc3339
 from homing.policy.sent_headers import logged_lines
-from homing.policy.sentences import At, Sentence
 from homing.policy.signature import PublicKey
 from homing.policy.workfront_ids import show_uuid
 from homing.policy.workfront_warnings import workfront_warnings
@@ -83,18 +83,13 @@ def time_or_none(at_ms: int | None) -> str | None:
     return None if at_ms is None else time_text(at_ms)
 
 
-def sentence_text(sentence: Sentence) -> str:
-    """A sentence with its times as RFC 3339."""
-    return sentence.text(time_text)
-
-
 def sentence_parts(sentence: Sentence) -> list[SentencePart]:
     """The same text in parts, with each time apart."""
     return [
         SentencePart(time_text(it.ms), time_text(it.ms))
         if isinstance(it, At)
         else SentencePart(it, None)
-        for it in sentence.parts
+        for it in sentence.pieces(ENGLISH)
     ]
 
 
@@ -265,7 +260,7 @@ def delivery_view(row: DeliveryRow) -> DeliveryView:
 
 def _failure_view(last: LastFailure) -> FailureView:
     key = key_of(last.failure, last.detail, last.code)
-    return FailureView(key.failure, key.reason, key.code, title(key))
+    return FailureView(key.failure, key.reason, key.code, str(title(key)))
 
 
 def cause_summary(cause: Cause) -> CauseSummary:
@@ -274,7 +269,7 @@ def cause_summary(cause: Cause) -> CauseSummary:
         failure=cause.key.failure,
         reason=cause.key.reason,
         code=cause.key.code,
-        title=title(cause.key),
+        title=str(title(cause.key)),
         open=cause.closed_at is None,
         first_seen=time_text(cause.first_seen),
         last_seen=time_text(cause.last_seen),
@@ -297,7 +292,7 @@ def endpoint_view(
         state=health.state,
         since=time_text(health.since),
         rule=endpoint.rule,
-        sentence=sentence_text(sentence),
+        sentence=str(sentence),
         sentence_parts=sentence_parts(sentence),
         counters=_counters(endpoint, rules, now=now),
         first_attempt_at=time_or_none(health.first_attempt_at),
@@ -318,8 +313,8 @@ def transition_view(change: Transition) -> TransitionView:
         rule=change.rule,
         numbers=change.numbers,
         by=change.by,
-        sentence=explain_change(
-            change.before, change.after, change.rule, change.numbers, change.by
+        sentence=str(
+            explain_change(change.before, change.after, change.rule, change.numbers, change.by)
         ),
     )
 

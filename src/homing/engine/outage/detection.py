@@ -25,9 +25,10 @@ from homing.engine.dispatch import Dispatcher
 from homing.engine.outage.canaries import SLICE, Canaries
 from homing.engine.outage.witnesses import Fall, Witness, Witnesses
 from homing.engine.queue import EndpointQueue
+from homing.languages.sentences import say
 from homing.model import Failure, Lane, Outcome, State
 from homing.policy import outage as policy
-from homing.policy.notices import NoticeKind
+from homing.policy.notices import NoticeKind, fact
 from homing.policy.outage import HostFailures, Needed, OutageState, Sign, Verdict, host_again
 
 log = structlog.get_logger("homing.outage")
@@ -301,7 +302,7 @@ class OutageDetector:
 
     def _begin_suspicion(self, now: int) -> None:
         self._suspicion, self._alert = Suspicion(now), True
-        why = "an endpoint that was healthy cannot be reached"
+        why = say("an endpoint that was healthy cannot be reached")
         self._view = OutageView(state=OutageState.SUSPECTED, since=now, why=why)
         self._set_timer(self._rules.judge_ms)
 
@@ -333,11 +334,12 @@ class OutageDetector:
         if not suspicion.sender_side:
             suspicion.sender_side = True
             failing = self._witnesses.fallen.endpoints
-            why = (
-                f"{failing} endpoints that were healthy fail to connect, "
-                "but connections made earlier still work"
+            why = say(
+                "{failing} endpoints that were healthy fail to connect, "
+                "but connections made earlier still work",
+                failing=failing,
             )
-            log.warning("failures count as sender-side; sending continues", why=why)
+            log.warning("failures count as sender-side; sending continues", why=str(why))
             self._view = OutageView(state=OutageState.SUSPECTED, since=suspicion.since, why=why)
             held, suspicion.held = suspicion.held, []
             self._release(held, sender_error=True)
@@ -365,17 +367,20 @@ class OutageDetector:
 
     def _begin_outage(self, suspicion: Suspicion, now: int) -> None:
         fallen, healthy = self._witnesses.fallen, self._witnesses.healthy
-        why = (
-            f"{fallen.endpoints} of {healthy.endpoints} endpoints on {fallen.hosts} hosts "
-            "that were healthy fail to connect "
-            f"(tenants: {fallen.tenants} of {healthy.tenants}), "
-            "and nothing gets through"
+        why = say(
+            "{failing} of {healthy} endpoints on {hosts} hosts that were healthy fail to connect "
+            "(tenants: {failing_tenants} of {tenants}), and nothing gets through",
+            failing=fallen.endpoints,
+            healthy=healthy.endpoints,
+            hosts=fallen.hosts,
+            failing_tenants=fallen.tenants,
+            tenants=healthy.tenants,
         )
-        log.error("sender outage: nothing is sent but canaries", why=why)
+        log.error("sender outage: nothing is sent but canaries", why=str(why))
         self._suspicion, self.began_at, self._alert = None, now, True
         self._count += 1
         self._view = OutageView(state=OutageState.CONFIRMED, since=now, why=why)
-        self.on_change(NoticeKind.OUTAGE, {"why": why})
+        self.on_change(NoticeKind.OUTAGE, {"why": fact(why)})
         self._dispatcher.capacity.begin_outage()
         self._release(suspicion.held, sender_error=True)
         self._canaries.begin()

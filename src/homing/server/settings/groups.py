@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct, field
 
+from homing.languages.sentences import say
 from homing.model import NODE_BITS
 from homing.policy.egress import NO_FILES, IdentityPaths, Proxy
 from homing.policy.event_check_rules import Check, CheckRules, Unknown
@@ -758,7 +759,10 @@ class NoticeSettings(Struct, frozen=True, kw_only=True):
         ]
         if not missing:
             return ""
-        return f"must not be email: this installation sends none ({', '.join(missing)} not set)"
+        return say(
+            "must not be email: this installation sends none ({settings} not set)",
+            settings=", ".join(missing),
+        )
 
 
 class SearchSettings(Struct, frozen=True, kw_only=True):

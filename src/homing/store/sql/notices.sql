@@ -80,7 +80,8 @@ WHERE id = :id AND deleted_at IS NULL RETURNING id;
 
 -- name: notice_target_change
 UPDATE notice_target SET
-    name = :name, kinds = :kinds, quiet_hours = :quiet_hours, time_zone = :time_zone
+    name = :name, kinds = :kinds, quiet_hours = :quiet_hours, time_zone = :time_zone,
+    language = :language
 WHERE id = :id AND deleted_at IS NULL RETURNING {notice_target};
 
 -- name: notice_target_delete

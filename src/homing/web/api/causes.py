@@ -18,7 +18,6 @@ from homing.web.show import (
     attempt_view,
     cause_summary,
     sentence_parts,
-    sentence_text,
 )
 
 WAITING_MAX = 10_000
@@ -48,7 +47,7 @@ def _view(shown: CauseShown) -> CauseView:
         url=row.url,
         state=row.state,
         attempts_in_all=shown.attempts_in_all,
-        sentence=sentence_text(sentence),
+        sentence=str(sentence),
         sentence_parts=sentence_parts(sentence),
         waiting=min(shown.waiting, WAITING_MAX),
         waiting_more=shown.waiting > WAITING_MAX,

@@ -29,7 +29,6 @@ from homing.web.show import (
     attempt_view,
     delivery_view,
     sentence_parts,
-    sentence_text,
     time_text,
 )
 
@@ -88,7 +87,7 @@ async def _detail(call: Call, number: int, *, status: int = 200, headers: Header
     described = await call.app.deliveries.get(call.caller, number)
     detail = DeliveryDetail(
         **asdict(delivery_view(described.row)),
-        explanation=sentence_text(described.explanation),
+        explanation=str(described.explanation),
         explanation_parts=sentence_parts(described.explanation),
         superseded_by=described.superseded_by or None,
         waits_for=None if described.waits_for is None else show_id(DELIVERY, described.waits_for),

@@ -37,7 +37,8 @@ async def list_events(call: Call) -> Response:
 async def get_event(call: Call) -> Response:
     found = await call.app.events.get(call.caller, call.key(), tenant=call.query.tenant())
     unmatched = [
-        UnmatchedView(show_id(SUBSCRIPTION, one.id), one.url, why) for one, why in found.unmatched
+        UnmatchedView(show_id(SUBSCRIPTION, one.id), one.url, str(why))
+        for one, why in found.unmatched
     ]
     detail = event_detail(
         found.event,

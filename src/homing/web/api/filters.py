@@ -26,7 +26,7 @@ async def try_filters(call: Call) -> Response:
     )
     tried = FilterTried(
         matches=verdict.matches,
-        sentence=verdict.sentence,
+        sentence=str(verdict.sentence),
         conditions=[_condition(step) for step in verdict.steps],
         event=None if event is None else event.key,
     )
@@ -36,7 +36,7 @@ async def try_filters(call: Call) -> Response:
 def _condition(step: Step) -> ConditionView:
     one = step.condition
     return ConditionView(
-        one.at, one.field, one.op, one.side, one.value, step.holds, step.decided, step.sentence
+        one.at, one.field, one.op, one.side, one.value, step.holds, step.decided, str(step.sentence)
     )
 
 

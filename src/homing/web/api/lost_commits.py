@@ -18,7 +18,7 @@ def loss_view(loss: CommitLoss) -> CommitLossView:
         kind=loss.kind,
         lost_from=None if loss.from_at is None else time_text(loss.from_at),
         lost_upto=time_text(loss.upto_at),
-        missing=missing_text(loss),
+        missing=str(missing_text(loss)),
     )
 
 

@@ -18,6 +18,7 @@ from homing.errors import (
     StoreUnavailable,
     TooMany,
 )
+from homing.languages.language import ENGLISH, LANGUAGES
 from homing.model import read_id, show_id
 from homing.policy.notice_text import sentence
 from homing.policy.notices import (
@@ -42,6 +43,10 @@ _QUIET = Meta(
     description="Notices wait during these hours, like 22:00-07:00, and come in one message then."
 )
 _ZONE = Meta(description="The time zone of the quiet hours: UTC, or a name like Europe/Berlin.")
+_LANGUAGE = Meta(
+    description="The language of the messages to it.",
+    extra_json_schema={"enum": list(LANGUAGES)},
+)
 
 
 class NoticeTargetIn(Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,6 +74,7 @@ class NoticeTargetIn(Struct, frozen=True, forbid_unknown_fields=True):
     notices: Annotated[list[NoticeKind], _KINDS] = []
     quiet_hours: Annotated[str, _QUIET] = ""
     time_zone: Annotated[str, _ZONE] = "UTC"
+    language: Annotated[str, _LANGUAGE] = ENGLISH.code
     __repr__ = silent
 
 
@@ -79,6 +85,7 @@ class NoticeTargetPatch(Struct, frozen=True, forbid_unknown_fields=True):
     notices: Annotated[list[NoticeKind] | UnsetType, _KINDS] = UNSET
     quiet_hours: Annotated[str | UnsetType, _QUIET] = UNSET
     time_zone: Annotated[str | UnsetType, _ZONE] = UNSET
+    language: Annotated[str | UnsetType, _LANGUAGE] = UNSET
 
 
 class NoticeTargetView(Struct, frozen=True, kw_only=True):
@@ -92,6 +99,7 @@ class NoticeTargetView(Struct, frozen=True, kw_only=True):
     notices: list[NoticeKind]
     quiet_hours: str
     time_zone: str
+    language: Annotated[str, _LANGUAGE]
     created_at: Time
     confirmed_at: Annotated[
         Time | None, Meta(description="It gets the notices since then; null: not confirmed.")
@@ -158,6 +166,7 @@ def target_view(it: NoticeTarget) -> NoticeTargetView:
         notices=list(it.kinds),
         quiet_hours=it.quiet_hours,
         time_zone=it.time_zone,
+        language=it.language,
         created_at=time_text(it.created_at),
         confirmed_at=time_or_none(it.confirmed_at),
         sent_at=time_or_none(it.sent_at),
@@ -176,7 +185,7 @@ def notice_view(record: NoticeRecord) -> NoticeView:
         tenant=notice.tenant or None,
         endpoint=show_id(ENDPOINT, notice.endpoint_id) if notice.endpoint_id else None,
         url=notice.url or None,
-        text=sentence(notice),
+        text=str(sentence(notice)),
         status=record.status,
         reason=record.reason,
         message=show_id(MESSAGE, record.message_id) if record.message_id else None,
@@ -193,6 +202,7 @@ async def create(call: Call) -> Response:
         kinds=tuple(given.notices),
         quiet_hours=given.quiet_hours,
         time_zone=given.time_zone,
+        language=given.language,
     )
     made = await call.app.notice_targets.create(
         call.caller, draft, tenant=given.tenant, operator=given.operator
@@ -247,7 +257,7 @@ async def delete(call: Call) -> Response:
 
 async def test(call: Call) -> Response:
     _, error = await call.app.notice_targets.test(call.caller, call.number(TARGET))
-    return json_response(NoticeTested(arrived=not error, error=error))
+    return json_response(NoticeTested(arrived=not error, error=str(error)))
 
 
 async def list_notices(call: Call) -> Response:
@@ -308,7 +318,7 @@ OPERATIONS = (
         path=_ONE,
         id="changeNoticeTarget",
         use_case=NoticeTargets.change,
-        summary="Change the name, the kinds of notices or the quiet hours of a target.",
+        summary="Change the name, kinds of notices, quiet hours or language of a target.",
         handler=change,
         request=NoticeTargetPatch,
         response=NoticeTargetView,

@@ -51,7 +51,7 @@ async def start(call: Call) -> Response:
 
 
 def _count_view(counted: Counted, as_of: int) -> ReplayCount:
-    causes = [("" if key is None else title(key), count) for key, count in counted.by_cause]
+    causes = [("" if key is None else str(title(key)), count) for key, count in counted.by_cause]
     return ReplayCount(
         count=counted.count,
         exact=counted.exact,

@@ -21,15 +21,15 @@ async def search(call: Call) -> Response:
                     kind=it.kind,
                     id=it.id,
                     tenant=it.tenant,
-                    title=it.title,
+                    title=str(it.title),
                     status=it.status,
                     at=time_or_none(it.at),
                 )
                 for it in found.hits
             ],
             more=found.more,
-            notes=list(found.notes),
-            examples=[SearchExample(it.text, it.finds) for it in found.examples],
+            notes=[str(it) for it in found.notes],
+            examples=[SearchExample(it.text, str(it.finds)) for it in found.examples],
         )
     )
 

@@ -26,7 +26,7 @@ def outage_shown(outage: OutageView) -> OutageShown:
     return OutageShown(
         state=outage.state.value,
         since=None if outage.since is None else time_text(outage.since),
-        why=outage.why,
+        why=str(outage.why),
         waiting=outage.waiting,
         canaries=outage.canaries,
         outages=outage.outages,
@@ -52,7 +52,7 @@ def certificate_warning(warning: CertificateWarning) -> CertificateWarningView:
         file=it.file or None,
         subject=None if it.facts is None else it.facts.subject,
         expires_at=None if it.facts is None else time_text(it.facts.expires_at),
-        problem="it has expired" if expired else it.problem,
+        problem="it has expired" if expired else str(it.problem),
     )
 
 

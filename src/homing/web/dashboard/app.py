@@ -16,6 +16,8 @@ from starlette.types import Receive, Scope, Send
 from homing.app.access import ADMINS, MANAGERS, PUBLISHERS, READERS, Caller
 from homing.app.sessions import SESSION_LIFE_MS, Sessions
 from homing.errors import Forbidden, HomingError, NotAuthorized, TooMany
+from homing.languages.language import LANGUAGES, Language
+from homing.languages.sentences import say
 from homing.policy.admission import tenant_problem
 from homing.policy.keys import Role
 from homing.ports import KeySession
@@ -28,6 +30,7 @@ from homing.web.dashboard.live import STREAM_TYPE, Live
 from homing.web.dashboard.render import Renderer
 from homing.web.dashboard.request import (
     HTML,
+    LANGUAGE_COOKIE,
     TENANT_COOKIE,
     Page,
     PageRequest,
@@ -52,7 +55,7 @@ from homing.web.response import Response, send_response
 
 SIGN_IN = "/sign-in"
 CONFIRM = "/confirm"
-SEE_LOG = "See the server log for details."
+SEE_LOG = say("See the server log for details.")
 FALLBACK_PAGE = f"<!doctype html><title>Homing</title><p>{Unexpected.__doc__} {SEE_LOG}".encode()
 SIGNED_OUT = Caller("", Role.PUBLISHER, "")  # the caller of pages without a session
 ROLES = {"ADMINS": ADMINS, "MANAGERS": MANAGERS, "PUBLISHERS": PUBLISHERS, "READERS": READERS}
@@ -78,6 +81,7 @@ class DashboardApp:
         yield Route(SIGN_IN, _SignIn(self))
         yield Route("/sign-out", _SignOut(self))
         yield Route(CONFIRM, _Confirm(self))
+        yield Route("/language", _ChooseLanguage(self))
         yield Route("/live", _Stream(self))
         yield Route("/static/{digest}/{name:path}", _Static(self))
 
@@ -97,7 +101,7 @@ class DashboardApp:
 
     def check_form(self, session: KeySession | None, token: str) -> None:
         if session is None or not self._cookies.is_token_of(session, token):
-            raise Forged("This page is out of date. Reload it and try again.")
+            raise Forged(say("This page is out of date. Reload it and try again."))
 
     # --- responses ---------------------------------------------------------------------------
 
@@ -127,21 +131,22 @@ class DashboardApp:
             **ROLES,
             **response.values,
         }
-        body = self.renderer.render(response.template, values)
-        return Response(response.status, body, HTML, (*response.headers, *deletion))
+        body = self.renderer.render(response.template, values, request.language)
+        spoken = (b"content-language", request.language.code.encode())
+        return Response(response.status, body, HTML, (*response.headers, *deletion, spoken))
 
     def refused(self, error: HomingError, request: PageRequest) -> Response | Shown:
         """The response to an error: a redirect to the sign-in page, a toast or an error page."""
-        detail = " ".join(f"{it.field}: {it.reason}." for it in error.problems) or error.detail
+        title, detail = error_texts(error, request.language)
         if isinstance(error, NotAuthorized):
             to = f"{SIGN_IN}?to={quote(request.target)}" if request.target != "/" else SIGN_IN
             name = b"hx-redirect" if request.is_partial else b"location"
             return Response(401 if request.is_partial else 303, b"", HTML, ((name, to.encode()),))
         if request.is_partial:
-            message = f"{error.title} {detail}".strip()
+            message = f"{title} {detail}".strip()
             headers = (*toast_headers(message, bad=True), *refusal_headers(error))
             return Response(error.http_status, b"", HTML, headers)
-        values = {"title": error.title, "detail": detail, "status": error.http_status}
+        values = {"title": title, "detail": detail, "status": error.http_status}
         return Shown("error.html", values, error.http_status, refusal_headers(error))
 
     def _request(
@@ -199,7 +204,7 @@ class DashboardApp:
             raise
         except HomingError as error:
             if isinstance(error, Forbidden) and request.caller is not SIGNED_OUT:
-                self.app.audit.refusals.refused(request.caller, page.use_case, error.detail)
+                self.app.audit.refusals.refused(request.caller, page.use_case, str(error.detail))
             response = self.refused(error, request)
         except Exception as error:  # noqa: BLE001 - the details belong in the log
             log_unexpected(error, method=scope["method"], path=scope["path"])
@@ -275,9 +280,29 @@ class _SignIn:
             )
         except (NotAuthorized, Forbidden, TooMany) as error:
             status = error.http_status
-            return request.show("sign_in.html", status=status, problem=error.detail, to=to)
+            problem = request.language.text(error.detail)
+            return request.show("sign_in.html", status=status, problem=problem, to=to)
         cookie = self._dashboard.cookie(session, secure=is_secure(request.headers))
         return Response(303, b"", HTML, ((b"location", to.encode()), cookie))
+
+
+class _ChooseLanguage:
+    """Keeps the language that a person has chosen; on the sign-in page there is no session yet."""
+
+    def __init__(self, dashboard: DashboardApp) -> None:
+        self._dashboard = dashboard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        page = Page(path="/language", handler=self._choose, method="POST", open=True)
+        if scope["method"] != "POST":
+            page = _refusing(MethodNotAllowed(("POST",)), scope["method"])
+        scope = {**scope, "headers": _without_session(scope["headers"])}
+        await self._dashboard.respond(scope, receive, send, page)
+
+    async def _choose(self, request: PageRequest) -> Response:
+        to = request.form().get("to", "")
+        own = to if to.partition("?")[0] in {SIGN_IN, CONFIRM} else self._dashboard.targets.own(to)
+        return request.choose_language(own)
 
 
 class _Confirm:
@@ -413,6 +438,15 @@ def session_of(person: Caller) -> KeySession:
     return KeySession("", f"person {person.person}", 0)
 
 
+def error_texts(error: HomingError, language: Language) -> tuple[str, str]:
+    """The title and the text of an error, for people."""
+    reasons = (
+        language.text(say("{field}: {reason}.", field=it.field, reason=it.reason))
+        for it in error.problems
+    )
+    return language.message(error.title), " ".join(reasons) or language.text(error.detail)
+
+
 def _host(headers: Mapping[bytes, bytes]) -> str:
     return headers.get(b"host", b"").decode("latin-1")
 
@@ -424,5 +458,9 @@ def _target(scope: Scope) -> str:
 
 
 def _without_session(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """The headers without cookies: on the sign-in page an old session does not count."""
-    return [(name, value) for name, value in headers if name != b"cookie"]
+    """The headers without the session: on the sign-in page an old one does not count."""
+    kept = [(name, value) for name, value in headers if name != b"cookie"]
+    language = read_cookie(dict(headers).get(b"cookie", b""), LANGUAGE_COOKIE)
+    if language in LANGUAGES:
+        kept.append((b"cookie", f"{LANGUAGE_COOKIE}={language}".encode()))
+    return kept

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from homing.languages.sentences import Sentence, say
 from homing.ports.views import BOUNDS_MS, HOUR_MS, MINUTE_MS, Rollup
 
 DAY_MS = 24 * HOUR_MS
 # The time ranges of a chart: label, duration, and duration of one step.
-SPANS: dict[str, tuple[str, int, int]] = {
-    "1h": ("Hour", HOUR_MS, MINUTE_MS),
-    "24h": ("Day", DAY_MS, 10 * MINUTE_MS),
-    "7d": ("Week", 7 * DAY_MS, 2 * HOUR_MS),
-    "30d": ("Month", 30 * DAY_MS, 6 * HOUR_MS),
+SPANS: dict[str, tuple[Sentence, int, int]] = {
+    "1h": (say("Hour"), HOUR_MS, MINUTE_MS),
+    "24h": (say("Day"), DAY_MS, 10 * MINUTE_MS),
+    "7d": (say("Week"), 7 * DAY_MS, 2 * HOUR_MS),
+    "30d": (say("Month"), 30 * DAY_MS, 6 * HOUR_MS),
 }
 _LOWEST_MS = 0.5  # lower end of the first bucket
 _LONGEST_MS = 3 * HOUR_MS

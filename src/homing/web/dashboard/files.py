@@ -9,6 +9,9 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 
 from msgspec import Struct
+from msgspec.json import encode
+
+from homing.languages.language import ENGLISH, LANGUAGES
 
 _TYPES = {
     "css": b"text/css; charset=utf-8",
@@ -30,6 +33,7 @@ class Files:
 
     def __init__(self) -> None:
         self._files = dict(_read(files("homing.web.dashboard") / "static", ""))
+        self._files.update(_messages())
         self._compressed: dict[str, bytes] = {}
         digest = hashlib.sha256()
         for name, file in sorted(self._files.items()):
@@ -49,6 +53,14 @@ class Files:
         if found is None:
             found = self._compressed[name] = gzip.compress(self._files[name].content, mtime=0)
         return found
+
+
+def _messages() -> Iterator[tuple[str, File]]:
+    """The translations of the texts in scripts, a file for each language."""
+    for code, language in LANGUAGES.items():
+        if language is not ENGLISH:
+            content = b"window.homingMessages = " + encode(language.scripts()) + b";\n"
+            yield f"messages.{code}.js", File(content, _TYPES["js"])
 
 
 def _read(folder: Traversable, path: str) -> Iterator[tuple[str, File]]:

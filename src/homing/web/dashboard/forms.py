@@ -10,6 +10,7 @@ import re
 from binascii import a2b_qp
 
 from homing.errors import BadRequest
+from homing.languages.sentences import say
 from homing.web.texts import check_texts
 
 FORM_BYTES_MAX = 256 * 1024
@@ -27,7 +28,7 @@ def read_form(body: bytes, *, fields_max: int = FIELDS_MAX) -> dict[str, str]:
     Raises BadRequest, or Invalid with the fields that cannot be stored.
     """
     if body.count(b"&") >= fields_max:
-        raise BadRequest(f"A form may have at most {fields_max} fields.")
+        raise BadRequest(say("A form may have at most {limit} fields.", limit=fields_max))
     fields: dict[str, str] = {}
     for pair in body.split(b"&"):
         name, _, value = pair.partition(b"=")
@@ -43,7 +44,9 @@ def _unescaped(text: bytes) -> str:
     if b"%" in text:
         whole, lone = _LONE_PERCENT.subn(b"%25", text, LONE_MAX)
         if lone == LONE_MAX:
-            raise BadRequest("The form contains too many unescaped % characters: write % as %25.")
+            raise BadRequest(
+                say("The form contains too many unescaped % characters: write % as %25.")
+            )
         # Quoted-printable differs only in its escape character, and its decoder is written in C.
         text = a2b_qp(whole.replace(b"=", b"%3D").replace(b"%", b"="))
     return text.decode("utf-8", "surrogateescape")  # A byte that is not UTF-8 is refused.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -11,7 +11,9 @@ from msgspec.json import encode
 from homing.app.access import Caller, roles_of
 from homing.app.app import App
 from homing.app.status import Condition
-from homing.errors import NotFound
+from homing.errors import FieldProblem, NotFound
+from homing.languages.language import LANGUAGES, choose
+from homing.languages.sentences import say
 from homing.policy.keys import Role
 from homing.policy.workfront_ids import read_either_id
 from homing.ports import KeySession
@@ -25,6 +27,8 @@ from homing.web.texts import check_texts
 HTML = b"text/html; charset=utf-8"
 MESSAGE_LIFE_S = 30
 TENANT_COOKIE = "homing_tenant"  # whose lists a caller of all tenants sees; empty: all
+LANGUAGE_COOKIE = "homing_language"  # the language that a person has chosen
+LANGUAGE_LIFE_S = 365 * 86_400
 
 
 class Shown(Struct, frozen=True):
@@ -40,6 +44,7 @@ class Jar(Struct, frozen=True):
     """The names and attributes of the cookies with which a page tells the next one something."""
 
     message: str = "homing_message"
+    language: str = LANGUAGE_COOKIE
     secret: str = "homing_secret"  # noqa: S105 - a name
     attributes: str = "SameSite=Strict"
     is_always_secure: bool = False  # else Secure is added where the browser uses https
@@ -65,6 +70,7 @@ class PageRequest:
         "app",
         "caller",
         "headers",
+        "language",
         "query",
         "source",
         "target",
@@ -89,6 +95,9 @@ class PageRequest:
         self.target, self.headers, self.source = target, headers, source
         self._path, self._form = path, form
         self._session, self._cookies, self._jar = session, cookies, jar
+        given = headers.get(b"cookie", b"")
+        accepted = headers.get(b"accept-language", b"").decode("latin-1")
+        self.language = choose(read_cookie(given, jar.language), accepted)
         check_texts(path.items())
 
     @property
@@ -130,7 +139,7 @@ class PageRequest:
         """The number behind the ``{id}`` of the path; raises NotFound."""
         number = read_either_id(prefix, self.key())
         if number is None:
-            raise NotFound(f"Ids of this kind begin with {prefix}_.")
+            raise NotFound(say("Ids of this kind begin with {prefix}_.", prefix=prefix))
         return number
 
     def condition(self) -> Condition:
@@ -155,6 +164,13 @@ class PageRequest:
             return "", ()
         return read_message(value), (self._jar.set_cookie(name, "", path="/", life_s=0),)
 
+    def reasons(self, problems: Iterable[FieldProblem]) -> str:
+        """The problems of fields as sentences in the reader's language."""
+        return " ".join(
+            self.language.text(say("{field} {reason}.", field=it.field, reason=it.reason))
+            for it in problems
+        )
+
     # --- responses ---------------------------------------------------------------------------
 
     def show(
@@ -168,6 +184,7 @@ class PageRequest:
         If a script of that page sent the form, the page stays and reloads its live parts. Because
         of the redirect, a reload does not send the form again. ``secret`` is shown once as well.
         """
+        message = self.language.text(message)
         jar, value = self._jar, message.encode().hex()
         headers: Headers = (jar.set_cookie(jar.message, value, path="/", life_s=MESSAGE_LIFE_S),)
         if secret:
@@ -177,6 +194,12 @@ class PageRequest:
         if self.is_at(to) and not secret:
             return Response(200, b"", HTML, toast_headers(message))
         return Response(200, b"", HTML, ((b"hx-redirect", to.encode()), *headers))
+
+    def choose_language(self, to: str) -> Response:
+        """A redirect to the page ``to``, with a cookie that keeps the chosen language."""
+        code = LANGUAGES.get(self.field("language"), self.language).code
+        cookie = self._jar.set_cookie(self._jar.language, code, path="/", life_s=LANGUAGE_LIFE_S)
+        return Response(303, b"", HTML, ((b"location", to.encode()), cookie))
 
     def see_other(self, to: str) -> Response:
         """A redirect without a message, for a command that continues at another address."""

@@ -14,6 +14,7 @@ from msgspec import Struct
 from homing.app.access import Caller
 from homing.app.deliveries import Deliveries
 from homing.errors import FieldProblem, Invalid
+from homing.languages.sentences import say
 from homing.model import Reason, Status
 from homing.policy.admission import is_key, is_type, tenant_problem
 from homing.policy.match import ALL
@@ -24,6 +25,7 @@ from homing.web.query import url_part_problem
 
 CHARS_MAX = 1_000
 PAGES_MAX = 2  # pages of the store per page shown: the store may return fewer rows than its limit
+_TOO_LONG = say("must be at most {limit} characters", limit=CHARS_MAX)
 QUALIFIERS = (
     "status",
     "reason",
@@ -56,7 +58,7 @@ class Search(Struct, frozen=True):
 def read_search(text: str, *, now: int) -> Search:
     """Parses a search; raises Invalid with every wrong qualifier."""
     if len(text) > CHARS_MAX:
-        raise Invalid(problems=(FieldProblem("q", f"must be at most {CHARS_MAX:,} characters"),))
+        raise Invalid(problems=(FieldProblem("q", _TOO_LONG),))
     problems: list[FieldProblem] = []
     given: dict[str, str] = {}
     for word in _words(text):
@@ -64,9 +66,10 @@ def read_search(text: str, *, now: int) -> Search:
         if not colon or name in {"http", "https"}:
             name, value = "url", word
         if name not in QUALIFIERS:
-            problems.append(FieldProblem(name[:64], f"is not one of {', '.join(QUALIFIERS)}"))
+            reason = say("is not one of {names}", names=", ".join(QUALIFIERS))
+            problems.append(FieldProblem(name[:64], reason))
         elif not value:
-            problems.append(FieldProblem(name, "must have a value"))
+            problems.append(FieldProblem(name, say("must have a value")))
         given[name] = value
     values = _Values(given, problems, now)
     search = Search(
@@ -114,7 +117,7 @@ class _Values:
     def status(self) -> Status | None:
         value = self._given.get("status")
         if value is not None and value not in list(Status):
-            self._wrong("status", f"must be one of {', '.join(Status)}")
+            self._wrong("status", say("must be one of {names}", names=", ".join(Status)))
             return None
         return None if value is None else Status(value)
 
@@ -122,7 +125,7 @@ class _Values:
         value = self._given.get(name)
         found = None if value is None else read_either_id(prefix, value)
         if value is not None and found is None:
-            self._wrong(name, f"must be an id that begins with {prefix}_")
+            self._wrong(name, say("must be an id that begins with {prefix}", prefix=f"{prefix}_"))
         return found
 
     def type(self) -> str | None:
@@ -130,13 +133,13 @@ class _Values:
         if value is None or value == ALL:
             return None
         if not is_type(value.removesuffix("*")):
-            self._wrong("type", "must be a type like invoice.paid, or invoice.*")
+            self._wrong("type", say("must be a type like invoice.paid, or invoice.*"))
         return value
 
     def reason(self) -> Reason | None:
         value = self._given.get("reason")
         if value is not None and value not in list(Reason):
-            self._wrong("reason", f"must be one of {', '.join(Reason)}")
+            self._wrong("reason", say("must be one of {names}", names=", ".join(Reason)))
             return None
         return None if value is None else Reason(value)
 
@@ -157,7 +160,7 @@ class _Values:
     def event(self) -> str | None:
         value = self._given.get("event") or None
         if value is not None and not is_key(value):
-            self._wrong("event", "must be the id of an event")
+            self._wrong("event", say("must be the id of an event"))
         return value
 
 

@@ -6,6 +6,7 @@ import ipaddress
 from collections.abc import Mapping
 
 from homing.errors import HomingError
+from homing.languages.sentences import say
 from homing.web.response import Headers
 
 CONTENT_POLICY = (
@@ -60,7 +61,13 @@ def check_host(host: str, hosts: frozenset[str]) -> None:
     try:
         ipaddress.ip_address(name.strip("[]"))
     except ValueError:
-        raise WrongHost(f"To use the name {name[:253]!r}, add it to the setting hosts.") from None
+        raise WrongHost(
+            say(
+                "To use the name {name}, add it to the setting {setting}.",
+                name=repr(name[:253]),
+                setting="hosts",
+            )
+        ) from None
 
 
 def is_local(host: str) -> bool:
@@ -79,9 +86,9 @@ def check_origin(headers: Mapping[bytes, bytes]) -> None:
     """Raises Forged for a form that another site sent; every current browser says so."""
     site = headers.get(b"sec-fetch-site")
     if site is not None and site not in {b"same-origin", b"none"}:
-        raise Forged("Open the form on this site and send it again.")
+        raise Forged(say("Open the form on this site and send it again."))
     origin = headers.get(b"origin")
     if origin is None:
         return
     if origin.partition(b"://")[2] != headers.get(b"host", b""):
-        raise Forged("Open the form on this site and send it again.")
+        raise Forged(say("Open the form on this site and send it again."))

@@ -14,10 +14,12 @@ from typing import Any
 import msgspec
 
 from homing.errors import FieldProblem
+from homing.languages.sentences import Sentence, many, say
 from homing.model import SPEC, Field, Format, Kind, Subscription, TextEnum
 from homing.policy.admission import MASK, WITHOUT_URL
 from homing.policy.certificates import date_text, facts_of
 from homing.policy.exact import decoder, encode
+from homing.web.dashboard.words import word
 
 _NOT_OFFERED = frozenset((Format.WORKFRONT,))  # only the Workfront-compatible API creates these
 
@@ -49,14 +51,20 @@ def _is_narrow(field: Field) -> bool:
     return field.kind in {Kind.CHOICE, Kind.NUMBER}
 
 
-def form_choices(policies: list[str]) -> dict[str, list[str]]:
-    """The options of each field that is a choice."""
-    choices = {"policy": policies}
+def form_choices(policies: list[str]) -> dict[str, dict[str, str]]:
+    """The options of each field that is a choice, as people read them."""
+    choices = {"policy": {name: name for name in policies}}
     for name, field in SPEC.items():
         if isinstance(field.type, EnumType):
             options: list[TextEnum] = list(field.type)
-            choices[name] = [it.value for it in options if it not in _NOT_OFFERED]
+            choices[name] = {it.value: _word(it) for it in options if it not in _NOT_OFFERED}
     return choices
+
+
+def _word(option: TextEnum) -> str:
+    """A word of the language, or the name that a standard gave it."""
+    said = word(option)
+    return said if isinstance(said, Sentence) else option.value
 
 
 # --- values as text --------------------------------------------------------------------------
@@ -96,7 +104,8 @@ def page_facts(subscription: Subscription) -> list[tuple[Field, str]]:
     For a secret value the text says only that it is set; for secret pairs, it lists their names. A
     group of which nothing is set is left out.
     """
-    facts, groups = [], open_groups(form_texts(subscription), ())
+    facts: list[tuple[Field, str]] = []
+    groups = open_groups(form_texts(subscription), ())
     for name, value in subscription.spec().items():
         field = SPEC[name]
         if field.group and field.group not in groups:
@@ -105,29 +114,35 @@ def page_facts(subscription: Subscription) -> list[tuple[Field, str]]:
             continue
         if not subscription.url and name not in WITHOUT_URL:
             continue
+        text: str
         if field.kind is Kind.PAIRS and field.secret:
             text = "\n".join(key for key, _ in value)
         elif field.kind is Kind.FLAG:
-            text = "yes" if value else "no"
+            text = say("yes") if value else say("no")
         elif field.secret:
-            text = "" if value is None else "set"
+            text = "" if value is None else say("set")
         elif field.kind is Kind.PEM:
             text = "" if value is None else _pem_facts(subscription, field, value)
+        elif isinstance(field.type, EnumType):
+            text = _word(value)
         else:
             text = _text(field, value)
-        facts.append((field, text or field.unset or "none"))
+        facts.append((field, text or field.unset or say("none")))
     return facts
 
 
-def _pem_facts(subscription: Subscription, field: Field, value: str) -> str:
+def _pem_facts(subscription: Subscription, field: Field, value: str) -> Sentence:
     """Who a client certificate names, and until when it is valid; the number of authorities."""
     facts = facts_of(subscription) if field.name == "client_certificate" else None
     if facts is None:
         count = value.count("-----BEGIN CERTIFICATE-----")
-        return "1 certificate" if count == 1 else f"{count} certificates"
-    return (
-        f"{facts.subject}\nissued by {facts.issuer}\nexpires {date_text(facts.expires_at)}\n"
-        f"SHA-256 {facts.fingerprint}"
+        return many("{count} certificate", "{count} certificates", count)
+    return say(
+        "{subject}\nissued by {issuer}\nexpires {time}\nSHA-256 {fingerprint}",
+        subject=facts.subject,
+        issuer=facts.issuer,
+        time=date_text(facts.expires_at),
+        fingerprint=facts.fingerprint,
     )
 
 
@@ -153,7 +168,7 @@ def read_form(
             try:
                 values[name] = _read(field, form.get(name, ""), kept)
             except ValueError as error:
-                problems.append(FieldProblem(name, str(error)))
+                problems.append(FieldProblem(name, error.args[0]))
         else:
             values[name] = kept
     return values, problems
@@ -189,7 +204,7 @@ def _pairs(field: Field, text: str, kept: tuple[tuple[str, str], ...]) -> Any:
             continue
         name, colon, value = (part.strip() for part in line.partition(":"))
         if not colon:
-            raise ValueError("must have one name: value per line")
+            raise ValueError(say("must have one name: value per line"))
         if field.secret and value == MASK:
             value = values.get(name.lower(), MASK)
         found.append(before.get(line, (name, value)))
@@ -203,7 +218,8 @@ def _number(field: Field, text: str) -> float | None:
     try:
         return int(text) if whole else float(text)
     except ValueError:
-        raise ValueError(f"must be a {'whole ' if whole else ''}number") from None
+        reason = say("must be a whole number") if whole else say("must be a number")
+        raise ValueError(reason) from None
 
 
 def _choice(field: Field, text: str, kept: Any) -> Any:
@@ -214,7 +230,8 @@ def _choice(field: Field, text: str, kept: Any) -> Any:
     try:
         return field.type(text)
     except ValueError:
-        raise ValueError(f"must be one of {', '.join(field.type)}") from None
+        options = ", ".join(field.type)
+        raise ValueError(say("must be one of {names}", names=options)) from None
 
 
 def read_filters_text(text: str) -> str:
@@ -224,4 +241,5 @@ def read_filters_text(text: str) -> str:
     try:
         return encode(decoder(list[dict[str, Any]]).decode(text)).decode()
     except (msgspec.DecodeError, RecursionError) as error:
-        raise ValueError(f"must be a JSON list of conditions: {error}") from None
+        reason = say("must be a JSON list of conditions: {error}", error=str(error))
+        raise ValueError(reason) from None

@@ -20,15 +20,16 @@ _HARMLESS = re.compile(r"/[A-Za-z0-9_.~%/!$&'()*+,;=:@-]*(\?[A-Za-z0-9_.~%/!$&'(
 class Targets:
     """The addresses of all pages."""
 
-    def __init__(self, paths: Iterable[str]) -> None:
+    def __init__(self, paths: Iterable[str], *, home: str = "/") -> None:
         self._pages = [compile_path(path)[0] for path in paths]
+        self._home = home
 
     def own(self, to: str) -> str:
-        """The address itself if it is the address of a page, otherwise that of the overview."""
+        """The address itself if it is the address of a page, otherwise that of the first page."""
         if len(to) > CHARS_MAX or not _HARMLESS.fullmatch(to):
-            return "/"
+            return self._home
         path = unquote(to.partition("?")[0])
         segments = path.split("/")[1:]
         if path != "/" and any(it in {"", ".", ".."} for it in segments):
-            return "/"
-        return to if any(page.match(path) for page in self._pages) else "/"
+            return self._home
+        return to if any(page.match(path) for page in self._pages) else self._home

@@ -11,18 +11,11 @@ from math import log10
 from msgspec import Struct
 
 from homing.app.deliveries import Described
+from homing.languages.sentences import Sentence, say, span_sentence
 
 WIDTH = 1_000
 LEFT, RIGHT = 24, 24
-_MARKS = (
-    (1, "1 s"),
-    (10, "10 s"),
-    (60, "1 min"),
-    (600, "10 min"),
-    (3_600, "1 h"),
-    (36_000, "10 h"),
-    (172_800, "48 h"),
-)
+_MARKS_S = (1, 10, 60, 600, 3_600, 36_000, 172_800)  # seconds: 1 s, 10 s, 1 min … 48 h
 
 
 class Point(Struct, frozen=True):
@@ -30,7 +23,7 @@ class Point(Struct, frozen=True):
 
     x: float
     label: str  # the outcome of an attempt, "ahead" for a retry, the text of a mark
-    title: str
+    title: Sentence
     number: int = 0
 
 
@@ -64,15 +57,28 @@ def timeline(described: Described, *, now: int) -> Timeline:
 
     return Timeline(
         marks=[
-            Point(place(begin + seconds * 1000), text, text)
-            for seconds, text in _MARKS
+            _mark(place(begin + seconds * 1000), seconds)
+            for seconds in _MARKS_S
             if begin + seconds * 1000 <= last
         ],
         attempts=[
-            Point(place(it.started_at), it.outcome.value, f"Attempt {it.number}", it.number)
+            Point(
+                place(it.started_at),
+                it.outcome.value,
+                say("Attempt {number}", number=it.number),
+                it.number,
+            )
             for it in described.attempts
         ],
-        ahead=[Point(place(at), "ahead", f"Retry {n}", n) for n, at in described.ahead],
+        ahead=[
+            Point(place(at), "ahead", say("Retry {number}", number=n), n)
+            for n, at in described.ahead
+        ],
         now=place(now) if row.finished_at is None else None,
         end=place(delivery.expires_at),
     )
+
+
+def _mark(x: float, seconds: int) -> Point:
+    text = span_sentence(seconds * 1000)
+    return Point(x, text, text)

@@ -17,6 +17,8 @@ from starlette.types import Receive, Scope, Send
 from homing.app.access import MANAGERS, READERS, Caller
 from homing.app.portal import PortalLinks, PortalSession
 from homing.errors import Forbidden, HomingError, NotAuthorized, NotFound, PortalClosed, TooMany
+from homing.languages.language import Language
+from homing.languages.sentences import Sentence, say
 from homing.model import show_id
 from homing.policy.keys import Role
 from homing.policy.portal import (
@@ -53,6 +55,7 @@ from homing.web.dashboard.security_headers import (
     is_local,
 )
 from homing.web.dashboard.sessions import SessionCookies
+from homing.web.dashboard.targets import Targets
 from homing.web.options import WebParts
 from homing.web.portal.pages import HOME, PAGES
 from homing.web.problems import MethodNotAllowed, NoSuchPath, log_unexpected, refusal_headers
@@ -64,24 +67,33 @@ LOCAL_COOKIE = "homing_portal"  # over http on this machine, where browsers refu
 PROBE = "homing_portal_probe"  # shows whether the browser keeps cookies here
 PROBE_LIFE_S = 3_600
 ATTRIBUTES = "Secure; SameSite=None; Partitioned"
-JAR = Jar("homing_portal_message", "homing_portal_secret", ATTRIBUTES, is_always_secure=True)
+JAR = Jar(
+    "homing_portal_message",
+    "homing_portal_language",
+    "homing_portal_secret",
+    ATTRIBUTES,
+    is_always_secure=True,
+)
 ANYBODY = b"*"  # may frame a page that shows nothing and does nothing
 STREAMS_OF_TENANT_MAX = 20  # the pages of further tabs poll
 NOBODY = Caller("", Role.PUBLISHER, "")
 PATHS = frozenset(page.path for page in PAGES)
-NO_SESSION = "There is no open session."
-AGAIN = "Open it again from the application in which you found it."
-TROUBLE = ("This page does not work at the moment.", "Try again in a minute.")
+NO_SESSION = say("There is no open session.")
+AGAIN = say("Open it again from the application in which you found it.")
+TROUBLE = (say("This page does not work at the moment."), say("Try again in a minute."))
 # What a person reads instead of the words of the API.
-TEXTS = {
+TEXTS: dict[int, tuple[Sentence, ...]] = {
     403: (
-        "Your access does not allow this.",
-        "You can look at everything here. To change something, ask for access that allows changes.",
+        say("Your access does not allow this."),
+        say(
+            "You can look at everything here. "
+            "To change something, ask for access that allows changes."
+        ),
     ),
-    405: ("This page does not exist.", ""),
+    405: (say("This page does not exist."),),
     421: TROUBLE,
 }
-OUT_OF_DATE = ("This page is out of date.", "Reload it and try again.")
+OUT_OF_DATE = (say("This page is out of date."), say("Reload it and try again."))
 
 
 class PortalApp:
@@ -93,6 +105,7 @@ class PortalApp:
         self._cookies = SessionCookies(parts.app.portal_links.key)
         self.live = Live(parts.app.status.fingerprint, parts.options.leaving)
         self.streams: Counter[str] = Counter()
+        self._targets = Targets((page.path for page in PAGES if page.method == "GET"), home=HOME)
 
     def routes(self) -> Iterator[BaseRoute]:
         by_path: dict[str, dict[str, Page]] = {}
@@ -106,6 +119,13 @@ class PortalApp:
             path="/portal/leave", handler=self._leave, method="POST", use_case=PortalLinks.leave
         )
         yield Route(leave.path, _Paths(self, {"POST": leave}))
+        spoken = Page(
+            path="/portal/language",
+            handler=self._choose_language,
+            method="POST",
+            use_case=PAGES[0].use_case,
+        )
+        yield Route(spoken.path, _Paths(self, {"POST": spoken}))
         yield Route("/portal/live", _Stream(self))
         logo = Page(path="/portal/logo/{id}", handler=self._logo, use_case=PAGES[0].use_case)
         yield Route(logo.path, _Paths(self, {"GET": logo}))
@@ -214,7 +234,7 @@ class PortalApp:
         if not isinstance(error, HomingError):
             log_unexpected(error, method=scope["method"], path="/portal")  # The path may be secret.
             error = HomingError()
-        title, detail = texts_of(error)
+        title, detail = texts_of(error, request.language)
         if request.is_partial:
             headers = (
                 *toast_headers(f"{title} {detail}".strip(), bad=True),
@@ -264,11 +284,13 @@ class PortalApp:
             **shown.values,
         }
         try:
-            body = self._renderer.render(shown.template, values)
+            body = self._renderer.render(shown.template, values, request.language)
         except Exception as error:  # noqa: BLE001 - the details belong in the log
             log_unexpected(error, method="", path="/portal")
-            return Response(500, " ".join(TROUBLE).encode(), b"text/plain; charset=utf-8")
-        return Response(shown.status, body, HTML, (*shown.headers, *deletion))
+            text = " ".join(map(request.language.text, TROUBLE))
+            return Response(500, text.encode(), b"text/plain; charset=utf-8")
+        spoken = (b"content-language", request.language.code.encode())
+        return Response(shown.status, body, HTML, (*shown.headers, *deletion, spoken))
 
     # --- pages that are no use case of their own -----------------------------------------------
 
@@ -277,8 +299,11 @@ class PortalApp:
         await self.app.portal_links.leave(request.caller, session.link)
         name = cookie_name(request.headers)
         deleted = f"{name}=; Path=/; Max-Age=0; HttpOnly; {ATTRIBUTES}"
-        left = closed(PortalClosed("You have ended your session."), status=200)
+        left = closed(PortalClosed(say("You have ended your session.")), status=200)
         return Shown(left.template, left.values, 200, ((b"set-cookie", deleted.encode()),))
+
+    async def _choose_language(self, request: PageRequest) -> Response:
+        return request.choose_language(self._targets.own(request.field("to")))
 
     def _session_text(self, request: PageRequest) -> str:
         return read_cookie(request.headers.get(b"cookie", b""), cookie_name(request.headers))
@@ -480,12 +505,26 @@ def _properties(accent: str, *, dark: bool) -> str:
 
 def closed(error: PortalClosed, *, status: int, goes_on: bool = False) -> Shown:
     """The page that says why there is no access; ``goes_on``: another session is open."""
-    values = {"reason": error.detail, "advice": AGAIN, "goes_on": goes_on}
+    values = {
+        "reason": error.detail,
+        "posted": str(error.detail),  # to the page around this one, whose language is not known
+        "advice": AGAIN,
+        "goes_on": goes_on,
+    }
     return Shown("portal/closed.html", values, status)
 
 
-def texts_of(error: HomingError) -> tuple[str, str]:
+def texts_of(error: HomingError, language: Language) -> tuple[str, str]:
     """The title and the text of an error, for people who know nothing of the installation."""
+    if sentences := _sentences_of(error):
+        title, *rest = map(language.text, sentences)
+        return title, "".join(rest)
+    reasons = (f"{it.field}: {language.text(it.reason)}." for it in error.problems)
+    return language.message(error.title), " ".join(reasons) or language.text(error.detail)
+
+
+def _sentences_of(error: HomingError) -> tuple[Sentence, ...]:
+    """What a person reads instead of the texts of the error; empty: nothing else."""
     if isinstance(error, Forged):
         return OUT_OF_DATE
     if error.http_status in TEXTS:
@@ -494,11 +533,10 @@ def texts_of(error: HomingError) -> tuple[str, str]:
         return TROUBLE
     if isinstance(error, TooMany):
         seconds = max(1, -(-error.after_ms // 1000))
-        return "That was too much at once.", f"Try again in {seconds} s."
+        return say("That was too much at once."), say("Try again in {seconds} s.", seconds=seconds)
     if isinstance(error, NotFound):
-        return "There is nothing here.", "It may have been removed."
-    detail = " ".join(f"{it.field}: {it.reason}." for it in error.problems) or error.detail
-    return error.title, detail
+        return say("There is nothing here."), say("It may have been removed.")
+    return ()
 
 
 def key_session(link: PortalLink) -> KeySession:

@@ -19,6 +19,7 @@ from homing.app.event_types import EventTypes
 from homing.app.events import Events
 from homing.app.subscriptions import Drafted, Subscriptions
 from homing.errors import FieldProblem, Invalid
+from homing.languages.sentences import say
 from homing.model import SPEC, Attempt, Outcome, Signature, Status, Subscription, show_id
 from homing.policy.admission import SubscriptionDraft
 from homing.policy.causes import title
@@ -62,9 +63,11 @@ OFFERED = (
 )
 # Sentences for people who know nothing of other ways to receive events.
 HINTS = {
-    "url": "Where the events go: an http or https URL of yours.",
-    "filters": 'Conditions like {"field": "data.amount", "op": "gt", "value": 100}; without any, '
-    "the endpoint gets every event of its types.",
+    "url": say("Where the events go: an http or https URL of yours."),
+    "filters": say(
+        "Conditions like {example}; without any, the endpoint gets every event of its types.",
+        example='{"field": "data.amount", "op": "gt", "value": 100}',
+    ),
 }
 HIDDEN_HEADERS = ("user-agent:",)  # which names the version of the sender
 SAMPLES = (
@@ -175,7 +178,7 @@ def _drafted(request: PageRequest, before: Subscription | None) -> Drafted:
         if name not in OFFERED:
             values[name] = field.default if before is None else getattr(before, name)
     if before is None and not values["url"]:
-        problems.append(FieldProblem("url", "must be given"))
+        problems.append(FieldProblem("url", say("must be given")))
     draft = SubscriptionDraft(
         tenant=request.caller.tenant if before is None else before.tenant,
         workfront=None if before is None else before.workfront,
@@ -190,7 +193,7 @@ async def create(request: PageRequest) -> Shown | Response:
     except Invalid as error:
         return _with_problems(request, error.problems, None)
     secret = "" if made.signature is Signature.ED25519 else made.secrets[0].value
-    return request.done("Endpoint created.", to=_at(made.id), secret=secret)
+    return request.done(say("Endpoint created."), to=_at(made.id), secret=secret)
 
 
 async def change(request: PageRequest) -> Shown | Response:
@@ -201,7 +204,7 @@ async def change(request: PageRequest) -> Shown | Response:
         )
     except Invalid as error:
         return _with_problems(request, error.problems, await _subscription(request))
-    return request.done("Saved. Pending deliveries use the new values.", to=_at(number))
+    return request.done(say("Saved. Pending deliveries use the new values."), to=_at(number))
 
 
 def _with_problems(
@@ -213,46 +216,50 @@ def _with_problems(
 
 async def delete(request: PageRequest) -> Response:
     await request.app.subscriptions.delete(request.caller, request.number(SUBSCRIPTION))
-    return request.done("Endpoint deleted. Its pending deliveries are cancelled.", to=HOME)
+    return request.done(say("Endpoint deleted. Its pending deliveries are cancelled."), to=HOME)
 
 
 async def rotate(request: PageRequest) -> Response:
     after = await request.app.subscriptions.rotate(request.caller, request.number(SUBSCRIPTION))
-    return request.done("Secret rotated.", to=_at(after.id), secret=after.secrets[0].value)
+    return request.done(say("Secret rotated."), to=_at(after.id), secret=after.secrets[0].value)
 
 
 async def pause(request: PageRequest) -> Response:
     after = await request.app.subscriptions.pause(request.caller, request.number(SUBSCRIPTION))
-    return request.done("Paused: its deliveries wait until you resume it.", to=_at(after.id))
+    return request.done(say("Paused: its deliveries wait until you resume it."), to=_at(after.id))
 
 
 async def resume(request: PageRequest) -> Response:
     after = await request.app.subscriptions.resume(request.caller, request.number(SUBSCRIPTION))
-    return request.done("Resumed: its deliveries are sent.", to=_at(after.id))
+    return request.done(say("Resumed: its deliveries are sent."), to=_at(after.id))
 
 
 async def verify(request: PageRequest) -> Response:
     after = await request.app.subscriptions.verify(request.caller, request.number(SUBSCRIPTION))
     if after.is_unverified and after.receiver is not None:
-        return request.done(f"Not verified. {after.receiver.problem}", to=_at(after.id))
-    return request.done("Verified.", to=_at(after.id))
+        return request.done(
+            say("Not verified. {problem}", problem=after.receiver.problem), to=_at(after.id)
+        )
+    return request.done(say("Verified."), to=_at(after.id))
 
 
 async def test(request: PageRequest) -> Response:
     number = request.number(SUBSCRIPTION)
     attempt = await request.app.subscriptions.test(request.caller, number)
-    took = f"{attempt.phases.total_us / 1000:.0f} ms"
+    took = say("{n} ms", n=round(attempt.phases.total_us / 1000))
     if attempt.outcome is Outcome.DELIVERED:
-        message = f"Your endpoint responded with {attempt.code} in {took}."
+        code = str(attempt.code)
+        message = say("Your endpoint responded with {code} in {took}.", code=code, took=took)
     else:
-        message = f"The test event failed: {failure(attempt)} ({took})."
+        why = failure(attempt)
+        message = say("The test event failed: {why} ({took}).", why=why, took=took)
     return request.done(message, to=_at(number))
 
 
 def failure(one: Any) -> str:
     """Why an attempt failed; of a failure on our side only that it was one."""
     text = failure_text(one.code, one.failure, one.detail)
-    return "a problem of the sender" if text.startswith("sender error") else text
+    return say("a problem of the sender") if text.startswith("sender error") else text
 
 
 def _at(number: int) -> str:
@@ -267,7 +274,8 @@ async def deliveries(request: PageRequest) -> Shown:
     status = query.choice("status", Status) if query.text("status") else None
     event_type = query.text("type") or None
     if event_type is not None and not _TYPE.fullmatch(event_type):
-        raise Invalid(problems=(FieldProblem("type", "must be like order.paid or order.*"),))
+        reason = say("must be like {one} or {several}", one="order.paid", several="order.*")
+        raise Invalid(problems=(FieldProblem("type", reason),))
     chosen = None
     if query.text("endpoint"):
         number = query.id("endpoint", SUBSCRIPTION)
@@ -329,7 +337,7 @@ def request_lines(attempt: Attempt) -> str:
 async def replay(request: PageRequest) -> Response:
     made = await request.app.deliveries.replay(request.caller, request.number(DELIVERY))
     to = f"/portal/deliveries/{show_id(DELIVERY, made.id)}"
-    return request.done("Sent again. This page shows the new delivery.", to=to)
+    return request.done(say("Sent again. This page shows the new delivery."), to=to)
 
 
 # --- incidents ------------------------------------------------------------------------------
@@ -361,7 +369,7 @@ async def incidents(request: PageRequest) -> Shown:
 
 async def enable(request: PageRequest) -> Response:
     await request.app.endpoints.enable(request.caller, request.number(ENDPOINT))
-    message = "Sending again: overdue deliveries first, slowly at first."
+    message = say("Sending again: overdue deliveries first, slowly at first.")
     return request.done(message, to="/portal/incidents")
 
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from homing.app.deliveries import Deliveries, counted_by
 from homing.app.replays import Replays
 from homing.errors import FieldProblem, Invalid
+from homing.languages.sentences import say
 from homing.model import Status, show_id
 from homing.policy.bulk import REPLAYED, SHOWN_MAX, Counted, status_or_default
 from homing.policy.causes import title
@@ -82,7 +83,7 @@ async def failed(request: PageRequest) -> Shown:
 
 
 def _causes(counted: Counted) -> list[tuple[str, int]]:
-    return [(title(key) if key else "no failed attempt", n) for key, n in counted.by_cause]
+    return [(title(key) if key else say("no failed attempt"), n) for key, n in counted.by_cause]
 
 
 def _choices(search: Search, found: Counted) -> list[tuple[Status, int, str]]:
@@ -106,7 +107,7 @@ async def replay(request: PageRequest) -> Response | Shown:
     search = searched(request, request.field("q"), as_of=as_of)
     conditions = search.replay(as_of=as_of)
     if conditions is None:
-        reason = "must not ask for pending deliveries: only finished ones can be replayed"
+        reason = say("must not ask for pending deliveries: only finished ones can be replayed")
         raise Invalid(problems=(FieldProblem("q", reason),))
     try:
         job = await request.app.replays.start(
@@ -115,8 +116,9 @@ async def replay(request: PageRequest) -> Response | Shown:
     except Invalid as error:
         if request.is_partial:
             raise
-        return await _asked(request, search, take, as_of=as_of, problem=_text(error))
-    return request.done("Replay started.", to=f"/replays/{show_id(REPLAY, job.id)}")
+        problem = request.reasons(error.problems)
+        return await _asked(request, search, take, as_of=as_of, problem=problem)
+    return request.done(say("Replay started."), to=f"/replays/{show_id(REPLAY, job.id)}")
 
 
 async def job(request: PageRequest) -> Shown:
@@ -126,7 +128,7 @@ async def job(request: PageRequest) -> Shown:
 
 async def stop(request: PageRequest) -> Response:
     found = await request.app.replays.cancel(request.caller, request.number(REPLAY))
-    message = "Replay stopped. Deliveries that were already replayed are kept."
+    message = say("Replay stopped. Deliveries that were already replayed are kept.")
     return request.done(message, to=f"/replays/{show_id(REPLAY, found.id)}")
 
 
@@ -145,12 +147,13 @@ async def cancel(request: PageRequest) -> Response | Shown:
     except Invalid as error:
         if request.is_partial:
             raise
-        return await _asked(request, search, "", as_of=as_of, problem=_text(error))
+        problem = request.reasons(error.problems)
+        return await _asked(request, search, "", as_of=as_of, problem=problem)
     done += cancelled
     if more:
         values = {"q": text, "done": done, "as_of": as_of}
         return request.see_other("/bulk/cancelling?" + urlencode(values))
-    message = f"Deliveries cancelled: {done:,}."
+    message = say("Deliveries cancelled: {count}.", count=done)
     return request.done(message, to="/deliveries?" + urlencode({"q": text}))
 
 
@@ -163,10 +166,6 @@ async def cancelling(request: PageRequest) -> Shown:
         as_of=as_of,
         done=_count(request.query.text("done")),
     )
-
-
-def _text(error: Invalid) -> str:
-    return " ".join(f"{it.field} {it.reason}." for it in error.problems)
 
 
 def _count(text: str) -> int:

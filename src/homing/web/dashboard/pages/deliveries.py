@@ -11,6 +11,7 @@ import msgspec
 from homing.app.deliveries import Deliveries
 from homing.app.exports import Exports
 from homing.errors import Gone, Invalid, NotFound
+from homing.languages.sentences import say
 from homing.model import Attempt, show_id
 from homing.policy import exact
 from homing.policy.changed_text import Line, header_changes, line_changes
@@ -43,7 +44,7 @@ async def deliveries(request: PageRequest) -> Shown:
     try:
         search = searched(request, text)
     except Invalid as error:
-        problem = " ".join(f"{it.field} {it.reason}." for it in error.problems)
+        problem = request.reasons(error.problems)
         return request.show("deliveries.html", **_no_rows(text, problem))
     rows, after = await find(
         request.app.deliveries, request.caller, search, before_id=before_id, limit=ROWS
@@ -193,7 +194,7 @@ async def compare(request: PageRequest) -> Shown:
     chosen = [by_number.get(request.query.text(name)) for name in ("first", "second")]
     first, second = chosen
     if first is None or second is None:
-        raise NotFound("The delivery has no such attempt. Choose two on its page.")
+        raise NotFound(say("The delivery has no such attempt. Choose two on its page."))
     return request.show(
         "compare.html",
         it=described.row,
@@ -229,17 +230,19 @@ async def _body_changes(
 
 async def replay(request: PageRequest) -> Response:
     new = await request.app.deliveries.replay(request.caller, request.number(DELIVERY))
-    return request.done("Replayed. This page shows the new delivery.", to=_at(new.id))
+    message = say("Replayed. This page shows the new delivery.")
+    return request.done(message, to=_at(new.id))
 
 
 async def try_now(request: PageRequest) -> Response:
     tried = await request.app.deliveries.try_now(request.caller, request.number(DELIVERY))
-    return request.done("The next attempt is made as soon as a slot is free.", to=_at(tried.id))
+    message = say("The next attempt is made as soon as a slot is free.")
+    return request.done(message, to=_at(tried.id))
 
 
 async def cancel(request: PageRequest) -> Response:
     cancelled = await request.app.deliveries.cancel(request.caller, request.number(DELIVERY))
-    return request.done("Delivery cancelled.", to=_at(cancelled.id))
+    return request.done(say("Delivery cancelled."), to=_at(cancelled.id))
 
 
 def _at(number: int) -> str:

@@ -12,6 +12,7 @@ from homing.app.exports import Exports
 from homing.app.figures import Figures
 from homing.app.replays import Replays
 from homing.errors import FieldProblem, Invalid
+from homing.languages.sentences import Number, Sentence, say
 from homing.model import Cause, Endpoint, Outcome, State, Transition, show_id
 from homing.policy.causes import key_of, title
 from homing.policy.explain import explain_change, explain_endpoint
@@ -125,9 +126,9 @@ def _line(summary: EndpointSummary, now: int) -> Line:
 class Rule(Struct, frozen=True):
     """A counter of a health rule next to its limit."""
 
-    name: str
-    value: str
-    consequence: str
+    name: Sentence
+    value: Sentence
+    consequence: Sentence
     progress: float  # towards the limit; 1 is the limit
 
 
@@ -208,32 +209,41 @@ def _rules(found: Endpoint, rules: HealthRules, *, now: int) -> list[Rule]:
     marks = (health.last_success_at, health.first_attempt_at, health.manual_enable_at)
     alone = now - max((it for it in marks if it is not None), default=now) if row else 0
     hours, hours_max = alone / HOUR_MS, rules.freeze_after_ms / HOUR_MS
+    limit = Number(hours_max, 0)
     rate_part = min(percent / max(rules.failure_percent, 1), health.attempts / max(needed, 1))
     return [
         Rule(
-            "Failure rate",
-            f"{percent:.0f} % of {health.attempts:,}",
-            f"disabled above {rules.failure_percent} %"
-            + ("" if counts else f", counted after more than {needed:,} attempts"),
+            say("Failure rate"),
+            say("{percent} % of {attempts}", percent=Number(percent, 0), attempts=health.attempts),
+            say("disabled above {percent} %", percent=rules.failure_percent)
+            if counts
+            else say(
+                "disabled above {percent} %, counted after more than {needed} attempts",
+                percent=rules.failure_percent,
+                needed=needed,
+            ),
             rate_part if counts else min(rate_part, 0.99),
         ),
         Rule(
-            "Failures in a row",
-            f"{row:,} of {rules.consecutive_disable:,}",
-            f"disabled at {rules.consecutive_disable:,}",
+            say("Failures in a row"),
+            say("{failures} of {limit}", failures=row, limit=rules.consecutive_disable),
+            say("disabled at {limit}", limit=rules.consecutive_disable),
             row / rules.consecutive_disable,
         ),
         Rule(
-            "Time without a success",
-            f"{hours:,.1f} h of {hours_max:,.0f} h",
-            f"frozen after {hours_max:,.0f} h with more than "
-            f"{rules.consecutive_freeze:,} failures in a row",
+            say("Time without a success"),
+            say("{hours} h of {limit} h", hours=Number(hours, 1), limit=limit),
+            say(
+                "frozen after {limit} h with more than {failures} failures in a row",
+                limit=limit,
+                failures=rules.consecutive_freeze,
+            ),
             min(hours / hours_max, row / max(rules.consecutive_freeze, 1)),
         ),
         Rule(
-            "Failures in a row, freeze limit",
-            f"{row:,} of {rules.consecutive_freeze_always:,}",
-            f"frozen at {rules.consecutive_freeze_always:,}",
+            say("Failures in a row, freeze limit"),
+            say("{failures} of {limit}", failures=row, limit=rules.consecutive_freeze_always),
+            say("frozen at {limit}", limit=rules.consecutive_freeze_always),
             row / rules.consecutive_freeze_always,
         ),
     ]
@@ -285,13 +295,13 @@ def _done(request: PageRequest, message: str, endpoint_id: int) -> Response:
 
 async def enable(request: PageRequest) -> Response:
     found = await request.app.endpoints.enable(request.caller, request.number(ENDPOINT))
-    message = "Enabled. Overdue deliveries are sent now, slowly at first."
+    message = say("Enabled. Overdue deliveries are sent now, slowly at first.")
     return _done(request, message, found.id)
 
 
 async def freeze(request: PageRequest) -> Response:
     found = await request.app.endpoints.freeze(request.caller, request.number(ENDPOINT))
-    message = "Frozen. No attempt is made until the endpoint is enabled."
+    message = say("Frozen. No attempt is made until the endpoint is enabled.")
     return _done(request, message, found.id)
 
 
@@ -300,18 +310,19 @@ async def test_event(request: PageRequest) -> Response:
     chosen = request.field("subscription")
     subscription = id_field(chosen, "subscription", SUBSCRIPTION) if chosen else None
     attempt = await request.app.endpoints.test(request.caller, number, subscription)
-    took = attempt.phases.total_us // 1000
+    took = say("{n} ms", n=attempt.phases.total_us // 1000)
     if attempt.outcome is Outcome.DELIVERED:
-        message = f"The receiver responded with {attempt.code} in {took} ms."
+        code = str(attempt.code)
+        message = say("The receiver responded with {code} in {took}.", code=code, took=took)
     else:
-        reason = title(key_of(attempt.failure, attempt.detail, attempt.code))
-        message = f"The test event failed: {reason} ({took} ms)."
+        why = title(key_of(attempt.failure, attempt.detail, attempt.code))
+        message = say("The test event failed: {why} ({took}).", why=why, took=took)
     return _done(request, message, number)
 
 
 def _dropped(request: PageRequest, found: Endpoint, since: str, *, as_of: int) -> ReplayFilter:
     if not since:
-        raise Invalid(problems=(FieldProblem("since", "must be given"),))
+        raise Invalid(problems=(FieldProblem("since", say("must be given")),))
     at = moment(since, "since", now=as_of)
     return request.app.replays.dropped(found, since=at, as_of=as_of)
 
@@ -328,7 +339,7 @@ async def replay(request: PageRequest) -> Response:
     found = await _endpoint(request)
     conditions = _dropped(request, found, request.field("since"), as_of=request.as_of())
     await request.app.replays.start(request.caller, conditions, typed=request.field("confirm"))
-    message = "Replay started. Each dropped delivery becomes a new one in the retry lane."
+    message = say("Replay started. Each dropped delivery becomes a new one in the retry lane.")
     return _done(request, message, found.id)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from homing.app.erasures import ErasureDraft, Erasures
 from homing.errors import FieldProblem, Invalid
+from homing.languages.sentences import Sentence, many, say
 from homing.ports.erasures import Erasure
 from homing.web.dashboard.request import Page, PageRequest, Shown
 from homing.web.query import show_cursor
@@ -39,16 +40,25 @@ async def erase(request: PageRequest) -> Response:
     )
     wanted = (draft.tenant or "") if draft.everything else CONFIRMED
     if request.field("confirm").strip() != wanted:
-        reason = f"type {wanted or 'the name of the tenant'} to confirm that it is erased for good"
+        reason = (
+            say("type {word} to confirm that it is erased for good", word=wanted)
+            if wanted
+            else say("type the name of the tenant to confirm that it is erased for good")
+        )
         raise Invalid(problems=(FieldProblem("confirm", reason),))
     return request.done(_said(await request.app.erasures.erase(request.caller, draft)), to=_HERE)
 
 
-def _said(erasure: Erasure) -> str:
+def _said(erasure: Erasure) -> Sentence:
     if erasure.finished_at is None and not erasure.events:
-        return "Nothing of it is shown or sent any more; its removal has begun."
-    events = "1 event" if erasure.events == 1 else f"{erasure.events:,} events"
-    return f"{events} erased.{' Others match, too: erase again.' if erasure.more else ''}"
+        return say("Nothing of it is shown or sent any more; its removal has begun.")
+    if erasure.more:
+        return many(
+            "{count} event erased. Others match, too: erase again.",
+            "{count} events erased. Others match, too: erase again.",
+            erasure.events,
+        )
+    return many("{count} event erased.", "{count} events erased.", erasure.events)
 
 
 PAGES = (

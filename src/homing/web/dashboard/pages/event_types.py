@@ -10,9 +10,11 @@ import msgspec
 
 from homing.app.event_types import EventTypes
 from homing.errors import Conflict, FieldProblem, Invalid
+from homing.languages.sentences import say
 from homing.policy.event_check_rules import Check, CheckRules
 from homing.policy.event_types import DESCRIPTION_CHARS_MAX, EventType, TypePlace
 from homing.web.dashboard.request import Page, PageRequest, Shown
+from homing.web.dashboard.words import word
 from homing.web.event_openapi import event_openapi
 from homing.web.query import show_place
 from homing.web.response import Response
@@ -46,7 +48,7 @@ def path(tenant: str, name: str) -> str:
 
 def check_word(check: Check | None, rules: CheckRules) -> str:
     """How the events of a type are checked, in a word."""
-    return str(check) if check is not None else f"{rules.check} (default)"
+    return word(check) if check is not None else say("{check} (default)", check=word(rules.check))
 
 
 async def show(request: PageRequest) -> Shown:
@@ -89,7 +91,7 @@ async def create(request: PageRequest) -> Response | Shown:
         )
     except (Invalid, Conflict) as error:
         return _refused(request, None, texts, error)
-    return request.done(f"{made.name} created.", to=path(made.tenant, made.name))
+    return request.done(say("{name} created.", name=made.name), to=path(made.tenant, made.name))
 
 
 async def edit(request: PageRequest) -> Shown:
@@ -111,13 +113,15 @@ async def change(request: PageRequest) -> Response | Shown:
         )
     except (Invalid, Conflict) as error:
         return _refused(request, found, request.form(), error)
-    return request.done(f"{changed.name} changed.", to=path(changed.tenant, changed.name))
+    return request.done(
+        say("{name} changed.", name=changed.name), to=path(changed.tenant, changed.name)
+    )
 
 
 async def delete(request: PageRequest) -> Response:
     found = await _found(request)
     await request.app.event_types.delete(request.caller, found.name, tenant=found.tenant)
-    return request.done(f"{found.name} deleted.", to=_HERE)
+    return request.done(say("{name} deleted.", name=found.name), to=_HERE)
 
 
 async def _found(request: PageRequest) -> EventType:
@@ -130,7 +134,7 @@ def _values(request: PageRequest) -> dict[str, Any]:
     """The fields of the form that can be changed later; raises Invalid."""
     check = request.field("check")
     if check and check not in set(Check):
-        reason = f"must be one of {', '.join(Check)}"
+        reason = say("must be one of {names}", names=", ".join(Check))
         raise Invalid(problems=(FieldProblem("check", reason),))
     return {
         "description": request.field("description").replace("\r\n", "\n"),

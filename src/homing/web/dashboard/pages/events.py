@@ -8,6 +8,7 @@ from homing.app.events import Events
 from homing.app.exports import Exports
 from homing.app.publishing import Publishing
 from homing.errors import FieldProblem, Invalid, NotFound
+from homing.languages.sentences import many, say
 from homing.policy.admission import EventDraft, is_type
 from homing.policy.cloudevents import context_of
 from homing.ports import EventRow
@@ -22,8 +23,8 @@ from homing.web.schemas import EventView
 from homing.web.show import event_view
 
 ROWS = 50
-NO_TYPE = "This is not an event type. A type looks like invoice.paid."
-REPEATED = "This id was published before: nothing new is sent."
+NO_TYPE = say("This is not an event type. A type looks like invoice.paid.")
+REPEATED = say("This id was published before: nothing new is sent.")
 
 
 async def events(request: PageRequest) -> Shown:
@@ -88,7 +89,7 @@ async def event_data(request: PageRequest) -> Response:
         request.caller, request.key(), tenant=request.part("tenant")
     )
     if data is None:
-        raise NotFound("The tenant has no such event, or it is past retention.")
+        raise NotFound(say("The tenant has no such event, or it is past retention."))
     name = b'attachment; filename="event-data.json"'
     return Response(200, data, BYTES, ((b"content-disposition", name),))
 
@@ -109,10 +110,13 @@ async def publish(request: PageRequest) -> Response:
                 FieldProblem(it.field.rpartition(".")[2], it.reason) for it in error.problems
             )
         ) from None
-    many = "1 delivery" if receipt.deliveries == 1 else f"{receipt.deliveries:,} deliveries"
-    message = f"Published: {many}." if receipt.new else REPEATED
+    message = REPEATED
+    if receipt.new:
+        message = many(
+            "Published: {count} delivery.", "Published: {count} deliveries.", receipt.deliveries
+        )
     if receipt.warning:
-        message += f" Warning: {receipt.warning}."
+        message = say("{message} Warning: {reason}.", message=message, reason=receipt.warning)
     return request.done(message, to=path(tenant, receipt.key))
 
 

@@ -6,6 +6,7 @@ from msgspec.json import encode
 
 from homing.app.built_in_receiver import BuiltInReceiver
 from homing.app.publishing import Publishing
+from homing.languages.sentences import say
 from homing.policy.admission import EventDraft
 from homing.web.dashboard.first_steps import EVENT_TYPE
 from homing.web.dashboard.request import Page, PageRequest
@@ -15,7 +16,7 @@ from homing.web.response import Response
 async def add_receiver(request: PageRequest) -> Response:
     tenant = request.field("tenant") or None
     await request.app.built_in_receiver.add(request.caller, tenant=tenant)
-    return request.done("The built-in receiver is ready.", to="/")
+    return request.done(say("The built-in receiver is ready."), to="/")
 
 
 async def send_event(request: PageRequest) -> Response:
@@ -23,7 +24,7 @@ async def send_event(request: PageRequest) -> Response:
     data = {"message": "Hello from Homing", "sent_by": request.caller.by}
     draft = EventDraft(tenant=tenant, type=EVENT_TYPE, data=encode(data))
     await request.app.publishing.publish(request.caller, [draft])
-    return request.done("Test event sent.", to="/")
+    return request.done(say("Test event sent."), to="/")
 
 
 PAGES = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from homing.app.keys import Keys
 from homing.errors import FieldProblem, Invalid
+from homing.languages.sentences import say
 from homing.policy.keys import NAME_LENGTH_MAX, Role
 from homing.web.dashboard.request import Page, PageRequest, Shown
 from homing.web.query import show_cursor
@@ -35,7 +36,7 @@ async def show(request: PageRequest) -> Shown:
 async def create(request: PageRequest) -> Response:
     role = request.field("role")
     if role not in set(Role):
-        reason = f"must be one of {', '.join(Role)}"
+        reason = say("must be one of {names}", names=", ".join(Role))
         raise Invalid(problems=(FieldProblem("role", reason),))
     has_tenant = role not in {Role.ADMIN, Role.METRICS}
     _, text = await request.app.keys.create(
@@ -45,12 +46,12 @@ async def create(request: PageRequest) -> Response:
         tenant=(request.field("tenant") or None) if has_tenant else None,
         expires=request.field("expires") or None,
     )
-    return request.done("Key created.", to=_HERE, secret=text)
+    return request.done(say("Key created."), to=_HERE, secret=text)
 
 
 async def revoke(request: PageRequest) -> Response:
     await request.app.keys.revoke(request.caller, request.number(KEY))
-    return request.done("Key revoked: it no longer works.", to=_HERE)
+    return request.done(say("Key revoked: it no longer works."), to=_HERE)
 
 
 PAGES = (

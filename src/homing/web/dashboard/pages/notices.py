@@ -6,6 +6,7 @@ from typing import Any
 
 from homing.app.notice_targets import NoticeTargets
 from homing.errors import FieldProblem, Invalid
+from homing.languages.sentences import Sentence, say
 from homing.policy.notice_text import headline, sentence
 from homing.policy.notices import (
     OPERATOR,
@@ -15,6 +16,7 @@ from homing.policy.notices import (
     TargetDraft,
     TargetKind,
     masked_address,
+    stored_text,
 )
 from homing.web.dashboard.request import Page, PageRequest, Shown
 from homing.web.query import show_cursor
@@ -50,6 +52,7 @@ async def show(request: PageRequest) -> Shown:
         records=records,
         headline=headline,
         sentence=sentence,
+        stored_text=stored_text,
         older="" if after is None else f"?cursor={show_cursor(after)}",
         first=before_id is None,
     )
@@ -58,7 +61,9 @@ async def show(request: PageRequest) -> Shown:
 async def create(request: PageRequest) -> Response:
     operator = request.field("operator") == "on"
     draft = TargetDraft(
-        kind=_kind(request.field("kind")), address=request.field("address"), **_fields(request)
+        kind=_kind(request.field("kind")),
+        address=request.field("address"),
+        **{"language": request.language.code, **_fields(request)},
     )
     tenant = request.field("tenant") or None
     made = await request.app.notice_targets.create(
@@ -67,33 +72,39 @@ async def create(request: PageRequest) -> Response:
     if made.kind is TargetKind.EMAIL and made.tenant != OPERATOR:
         return request.done(_link_sent(made), to=_HERE)
     secret = made.secret if made.kind is TargetKind.WEBHOOK else ""
-    return request.done("Target created.", to=_HERE, secret=secret)
+    return request.done(say("Target created."), to=_HERE, secret=secret)
 
 
 def _fields(request: PageRequest) -> dict[str, Any]:
     """The fields that can be changed later."""
     chosen = [kind for kind in NoticeKind if request.field(f"notice-{kind.value}") == "on"]
-    return {
+    fields: dict[str, Any] = {
         "name": request.field("name"),
         "kinds": tuple(chosen),
         "quiet_hours": request.field("quiet_hours"),
         "time_zone": request.field("time_zone") or "UTC",
     }
+    if language := request.field("language"):
+        fields["language"] = language
+    return fields
 
 
-def _link_sent(target: NoticeTarget) -> str:
-    return f"An e-mail with a link is on its way to {target.address}: open it to confirm."
+def _link_sent(target: NoticeTarget) -> Sentence:
+    return say(
+        "An e-mail with a link is on its way to {address}: open it to confirm.",
+        address=target.address,
+    )
 
 
 async def change(request: PageRequest) -> Response:
     targets = request.app.notice_targets
     await targets.change(request.caller, request.number(TARGET), _fields(request))
-    return request.done("Target changed.", to=_HERE)
+    return request.done(say("Target changed."), to=_HERE)
 
 
 async def rotate(request: PageRequest) -> Response:
     target = await request.app.notice_targets.rotate(request.caller, request.number(TARGET))
-    return request.done("Secret rotated.", to=_HERE, secret=target.secret)
+    return request.done(say("Secret rotated."), to=_HERE, secret=target.secret)
 
 
 async def send_link(request: PageRequest) -> Response:
@@ -104,18 +115,20 @@ async def send_link(request: PageRequest) -> Response:
 async def test(request: PageRequest) -> Response:
     target, error = await request.app.notice_targets.test(request.caller, request.number(TARGET))
     name = target.name or masked_address(target)
-    said = f"not arrived: {error}." if error else "arrived."
-    return request.done(f"Test notice to {name}: {said}", to=_HERE)
+    said = say("Test notice to {name}: arrived.", name=name)
+    if error:
+        said = say("Test notice to {name}: not arrived: {error}.", name=name, error=error)
+    return request.done(said, to=_HERE)
 
 
 async def delete(request: PageRequest) -> Response:
     await request.app.notice_targets.delete(request.caller, request.number(TARGET))
-    return request.done("Target deleted.", to=_HERE)
+    return request.done(say("Target deleted."), to=_HERE)
 
 
 def _kind(text: str) -> TargetKind:
     if text not in set(TargetKind):
-        reason = f"must be one of {', '.join(TargetKind)}"
+        reason = say("must be one of {names}", names=", ".join(TargetKind))
         raise Invalid(problems=(FieldProblem("kind", reason),))
     return TargetKind(text)
 

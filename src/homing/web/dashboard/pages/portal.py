@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from homing.app.portal import LooksPatch, PortalLinks, PortalLooks
 from homing.errors import Invalid
+from homing.languages.sentences import say
 from homing.policy.keys import Role
 from homing.policy.portal import (
     LINK,
@@ -88,12 +89,12 @@ async def change(request: PageRequest) -> Shown | Response:
     try:
         looks = await request.app.portal_looks.change(request.caller, patch, tenant=tenant)
     except Invalid as error:
-        problem = " ".join(f"{it.field} {it.reason}." for it in error.problems)
         if request.is_partial:
             raise
         before = await request.app.portal_looks.get(request.caller, tenant=tenant)
+        problem = request.reasons(error.problems)
         return await _page(request, before, request.form(), problem, status=422)
-    return request.done("Saved.", to=_at(looks.tenant))
+    return request.done(say("Saved."), to=_at(looks.tenant))
 
 
 async def create(request: PageRequest) -> Response:
@@ -109,13 +110,13 @@ async def create(request: PageRequest) -> Response:
     host = request.headers.get(b"host", b"").decode("latin-1")
     site = f"{'https' if is_secure(request.headers) else 'http'}://{host}"
     url = link_url(request.app.portal_links.public_url or site, token)
-    return request.done("Link made.", to=_at(link.tenant), secret=url)
+    return request.done(say("Link made."), to=_at(link.tenant), secret=url)
 
 
 async def revoke(request: PageRequest) -> Response:
     await request.app.portal_links.revoke(request.caller, request.number(LINK))
     to = _at(request.field("tenant")) if request.field("tenant") else _HERE
-    return request.done("Link revoked: it and its session have ended.", to=to)
+    return request.done(say("Link revoked: it and its session have ended."), to=to)
 
 
 PAGES = (

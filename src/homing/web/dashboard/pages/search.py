@@ -6,6 +6,7 @@ from urllib.parse import quote, urlencode
 
 from homing.app.search import Found, Hit, HitKind, Search
 from homing.errors import Invalid
+from homing.languages.sentences import say
 from homing.web.dashboard.pages.events import path as event_path
 from homing.web.dashboard.request import Page, PageRequest, Shown
 from homing.web.response import Response
@@ -19,7 +20,7 @@ async def search(request: PageRequest) -> Shown | Response:
         try:
             found = await request.app.search.find(request.caller, text)
         except Invalid as error:
-            problem = " ".join(f"This text {it.reason}." for it in error.problems)
+            problem = say("This text {reason}.", reason=error.problems[0].reason)
             found = Found([], examples=await request.app.search.examples(request.caller))
     if len(found.hits) == 1 and not found.more:
         return request.see_other(address(found.hits[0]))

@@ -18,20 +18,22 @@ from homing.app.simulation import (
     verdict,
 )
 from homing.errors import NotFound, TooMany, Unavailable
+from homing.languages.language import Language
+from homing.languages.sentences import Sentence, many, say
 from homing.model import State, read_id
 from homing.policy.explain import explain_change
-from homing.web.dashboard.render import number, span
+from homing.web.dashboard.render import Writer
 from homing.web.dashboard.request import Page, PageRequest, Shown
 from homing.web.problems import NoSuchPath
 from homing.web.show import ENDPOINT
 
-PERSON = "a person"
+PERSON = say("a person")
 DOES = {
-    "503": "responds with 503",
-    "500": "responds with 500",
-    "404": "responds with 404",
-    "hangs": "hangs",
-    "refuses": "refuses connections",
+    "503": say("responds with {code}", code="503"),
+    "500": say("responds with {code}", code="500"),
+    "404": say("responds with {code}", code="404"),
+    "hangs": say("hangs"),
+    "refuses": say("refuses connections"),
 }
 DEFAULTS = {
     "policy": "workfront",
@@ -45,7 +47,12 @@ DEFAULTS = {
     "seed": "7",
 }
 SEED_MAX = 1_000_000_000
-OUTAGES = ("1h", "6h", "30h", "3d")  # the lengths that one click chooses
+OUTAGES = (  # the lengths that one click chooses
+    ("1h", say("{n} h", n=1)),
+    ("6h", say("{n} h", n=6)),
+    ("30h", say("{n} h", n=30)),
+    ("3d", many("{count} day", "{count} days", 3)),
+)
 
 _DURATION = re.compile(r"(?:[0-9]{1,6}(?:d|h|m|s))+")
 _PART = re.compile(r"([0-9]+)([dhms])")
@@ -64,7 +71,7 @@ def duration_text(ms: int) -> str:
 class Row(Struct, frozen=True):
     """One figure as text, for each policy."""
 
-    label: str
+    label: Sentence
     values: tuple[str, ...]
 
 
@@ -72,14 +79,14 @@ class Result(Struct, frozen=True):
     """The result of one policy, as the page shows it."""
 
     policy: str
-    verdict: str
+    verdict: Sentence
     one_of: int  # only one of so many events was simulated
     image: str  # a data: URL
-    summary: str  # the image as text
+    summary: Sentence  # the image as text
     run_for_ms: int
     from_ms: int
     to_ms: int
-    changes: tuple[tuple[str, str, str], ...]  # time, new state, reason
+    changes: tuple[tuple[str, str, Sentence], ...]  # time, new state, reason
 
 
 class _Form:
@@ -91,38 +98,43 @@ class _Form:
         simulations: Simulations,
         policies: frozenset[str],
         endpoint: SimulatedEndpoint | None,
+        language: Language,
     ) -> None:
         self._fields, self._policies = fields, policies
         self._simulations, self._endpoint = simulations, endpoint
-        self.problems: dict[str, str] = {}
+        self._language = language
+        self.problems: dict[str, Sentence] = {}
 
     def asked(self) -> list[SimulationAsked]:
         """One simulation for each policy, with the same seed; empty if a field is wrong."""
-        run_for_ms = self._duration("run_for", 60_000, RUN_MAX_MS, "1m to 14d")
-        from_ms = self._duration("from", 0, RUN_MAX_MS, "0s to 14d")
+        run_for_ms = self._duration("run_for", 60_000, RUN_MAX_MS)
+        from_ms = self._duration("from", 0, RUN_MAX_MS)
         if self._fields["outage"]:
-            length_ms = self._duration("outage", 1_000, RUN_MAX_MS, "1s to 14d")
+            length_ms = self._duration("outage", 1_000, RUN_MAX_MS)
             self._fields["to"] = duration_text(from_ms + length_ms)
-        to_ms = self._duration("to", 0, RUN_MAX_MS, "0s to 14d")
+        to_ms = self._duration("to", 0, RUN_MAX_MS)
         is_real = self._endpoint is not None and self._endpoint.per_day > 0
         every_ms = 0
         if self._fields["every"] or not is_real:
-            every_ms = self._duration("every", 1_000, RUN_MAX_MS, "1s to 14d")
+            every_ms = self._duration("every", 1_000, RUN_MAX_MS)
         percent = self._whole("percent", 1, 100)
         seed = self._whole("seed", 0, SEED_MAX)
         if self._fields["does"] not in DOES:
-            self.problems["does"] = f"Must be one of {', '.join(DOES)}."
+            self.problems["does"] = say("Must be one of {names}.", names=", ".join(DOES))
         policies = [self._policy("policy")]
         if self._fields["compare"]:
             policies.append(self._policy("compare"))
         if "from" not in self.problems and "to" not in self.problems and to_ms <= from_ms:
-            self.problems["to"] = 'Must be later than "Down from".'
+            self.problems["to"] = say('Must be later than "Down from".')
         if not self.problems:
             run_for_ms = self._simulations.run_for_ms(policies, run_for_ms, to_ms=to_ms)
             self._fields["run_for"] = duration_text(run_for_ms)
         if every_ms and not self.problems and (count := -(-run_for_ms // every_ms)) > EVENTS_MAX:
-            reason = f"That would be {count:,} events; at most {EVENTS_MAX:,} are allowed."
-            self.problems["every"] = reason
+            self.problems["every"] = say(
+                "That would be {count} events; at most {most} are allowed.",
+                count=count,
+                most=EVENTS_MAX,
+            )
         if self.problems:
             return []
         return [
@@ -136,30 +148,39 @@ class _Form:
                 every_ms=every_ms,
                 seed=seed,
                 endpoint=self._endpoint,
+                language=self._language.code,
             )
             for policy in policies
         ]
 
-    def _duration(self, name: str, minimum: int, maximum: int, rule: str) -> int:
+    def _duration(self, name: str, minimum: int, maximum: int) -> int:
         text = self._fields[name].replace(" ", "").replace("min", "m")
         if not _DURATION.fullmatch(text):
-            self.problems[name] = "Must be a duration like 90s, 45m, 6h or 1h30m."
+            self.problems[name] = say("Must be a duration like 90s, 45m, 6h or 1h30m.")
             return minimum
         value = sum(int(count) * _UNITS_MS[unit] for count, unit in _PART.findall(text))
         if not minimum <= value <= maximum:
-            self.problems[name] = f"Must be {rule}."
+            self.problems[name] = say(
+                "Must be {minimum} to {maximum}.",
+                minimum=duration_text(minimum),
+                maximum=duration_text(maximum),
+            )
         return value
 
     def _whole(self, name: str, minimum: int, maximum: int) -> int:
         text = self._fields[name]
         if not re.fullmatch("[0-9]{1,10}", text) or not minimum <= int(text) <= maximum:
-            self.problems[name] = f"Must be a whole number from {minimum} to {maximum:,}."
+            self.problems[name] = say(
+                "Must be a whole number from {minimum} to {maximum}.",
+                minimum=minimum,
+                maximum=maximum,
+            )
             return minimum
         return int(text)
 
     def _policy(self, name: str) -> str:
         if self._fields[name] not in self._policies:
-            self.problems[name] = "There is no such policy."
+            self.problems[name] = say("There is no such policy.")
         return self._fields[name]
 
 
@@ -176,9 +197,10 @@ async def simulator(request: PageRequest) -> Shown:
     if endpoint is not None and not given:
         fields |= {"policy": endpoint.policy, "every": "" if endpoint.per_day else "1m"}
         fields |= {"from": "1h", "to": "7h", "run_for": "3d"}
-    form = _Form(fields, request.app.simulations, policies, endpoint)
+    form = _Form(fields, request.app.simulations, policies, endpoint, request.language)
     asked, refused, status = form.asked() if given else [], "", 200
     shown: list[SimulationShown] = []
+    writer = Writer(request.language)
     if form.problems:
         status = 422
     elif asked:
@@ -198,12 +220,12 @@ async def simulator(request: PageRequest) -> Shown:
         begins=endpoint is not None and not given,
         outages=OUTAGES,
         policies=sorted(policies),
-        results=[_result(one, it) for one, it in zip(asked, shown, strict=False)],
-        rows=_rows([it.figures for it in shown]),
+        results=[_result(one, it, writer) for one, it in zip(asked, shown, strict=False)],
+        rows=_rows([it.figures for it in shown], writer),
     )
 
 
-def _result(asked: SimulationAsked, shown: SimulationShown) -> Result:
+def _result(asked: SimulationAsked, shown: SimulationShown, writer: Writer) -> Result:
     changes = tuple(
         (
             f"{it.at_ms // 3_600_000:02}:{it.at_ms // 60_000 % 60:02}:{it.at_ms // 1000 % 60:02}",
@@ -220,13 +242,17 @@ def _result(asked: SimulationAsked, shown: SimulationShown) -> Result:
     )
     image = "data:image/svg+xml;base64," + b64encode(shown.svg.encode()).decode()
     figures = shown.figures
-    summary = (
-        f"{asked.policy}: {figures.delivered:,} of {figures.accepted:,} delivered, "
-        f"{sum(figures.dropped.values()):,} dropped, disabled for {span(figures.disabled_ms)}."
+    summary = say(
+        "{policy}: {delivered} of {accepted} delivered, {dropped} dropped, disabled for {span}.",
+        policy=asked.policy,
+        delivered=figures.delivered,
+        accepted=figures.accepted,
+        dropped=sum(figures.dropped.values()),
+        span=writer.span(figures.disabled_ms),
     )
     return Result(
         policy=asked.policy,
-        verdict=verdict(asked, figures, span),
+        verdict=verdict(asked, figures, writer.span),
         one_of=asked.one_of,
         image=image,
         summary=summary,
@@ -240,35 +266,36 @@ def _result(asked: SimulationAsked, shown: SimulationShown) -> Result:
 async def _endpoint(request: PageRequest, text: str) -> SimulatedEndpoint:
     number = read_id(ENDPOINT, text)
     if number is None:
-        raise NotFound("There is no such endpoint.")
+        raise NotFound(say("There is no such endpoint."))
     return await request.app.simulations.endpoint(request.caller, number)
 
 
-def _rows(all_: list[SimulationFigures]) -> list[Row]:
+def _rows(all_: list[SimulationFigures], writer: Writer) -> list[Row]:
     if not all_:
         return []
-    counts = {
-        "Accepted": [it.accepted for it in all_],
-        "Delivered": [it.delivered for it in all_],
-        "Delivered more than 1 s late": [it.late.count for it in all_],
-        "Dropped, exhausted": [it.dropped.get("exhausted", 0) for it in all_],
-        "Dropped, expired": [it.dropped.get("expired", 0) for it in all_],
-        "Still pending at the end": [it.pending for it in all_],
-        "Attempts": [it.attempts for it in all_],
-        "Failed attempts": [it.failed for it in all_],
-        "Probes": [it.probes for it in all_],
-        "Most requests per second after recovery": [
-            it.peak_per_second_after_recovery for it in all_
-        ],
-    }
-    spans = {
-        "Median delay of late deliveries": [it.late.p50_ms for it in all_],
-        "Longest delay": [it.late.max_ms for it in all_],
-        "Time disabled": [it.disabled_ms or None for it in all_],
-        "Time frozen": [it.frozen_ms or None for it in all_],
-    }
-    rows = [Row(label, tuple(number(it) for it in values)) for label, values in counts.items()]
-    rows += [Row(label, tuple(span(it) for it in values)) for label, values in spans.items()]
+    counts = (
+        (say("Accepted"), [it.accepted for it in all_]),
+        (say("Delivered"), [it.delivered for it in all_]),
+        (say("Delivered more than 1 s late"), [it.late.count for it in all_]),
+        (say("Dropped, exhausted"), [it.dropped.get("exhausted", 0) for it in all_]),
+        (say("Dropped, expired"), [it.dropped.get("expired", 0) for it in all_]),
+        (say("Still pending at the end"), [it.pending for it in all_]),
+        (say("Attempts"), [it.attempts for it in all_]),
+        (say("Failed attempts"), [it.failed for it in all_]),
+        (say("Probes"), [it.probes for it in all_]),
+        (
+            say("Most requests per second after recovery"),
+            [it.peak_per_second_after_recovery for it in all_],
+        ),
+    )
+    spans = (
+        (say("Median delay of late deliveries"), [it.late.p50_ms for it in all_]),
+        (say("Longest delay"), [it.late.max_ms for it in all_]),
+        (say("Time disabled"), [it.disabled_ms or None for it in all_]),
+        (say("Time frozen"), [it.frozen_ms or None for it in all_]),
+    )
+    rows = [Row(label, tuple(writer.number(it) for it in values)) for label, values in counts]
+    rows += [Row(label, tuple(writer.span(it) for it in values)) for label, values in spans]
     return rows
 
 

@@ -11,6 +11,7 @@ from homing.app.replays import Replays
 from homing.app.signing_keys import SigningKeys
 from homing.app.subscriptions import Drafted, Subscriptions
 from homing.errors import FieldProblem, HomingError, Invalid, NotFound
+from homing.languages.sentences import Sentence, many, say
 from homing.model import SPEC, Connector, Signature, Subscription, read_id, show_id
 from homing.policy.admission import SubscriptionDraft
 from homing.policy.backfill import past_start
@@ -154,10 +155,17 @@ async def create(request: PageRequest) -> Shown | Response:
     except Invalid as error:
         return _form_with_problems(request, error.problems, None)
     secret = "" if made.signature is Signature.ED25519 else made.secrets[0].value
-    message = "Subscription created."
-    if past is not None:
-        events = "past event" if (past.count, past.exact) == (1, True) else "past events"
-        message += f" A job delivers {past.count:,}{'' if past.exact else '+'} {events}."
+    message = say("Subscription created.")
+    if past is not None and past.exact:
+        message = many(
+            "Subscription created. A job delivers {count} past event.",
+            "Subscription created. A job delivers {count} past events.",
+            past.count,
+        )
+    elif past is not None:
+        message = say(
+            "Subscription created. A job delivers {count}+ past events.", count=past.count
+        )
     at = _at(made.id) if past is None else f"{_at(made.id)}?past={show_id(REPLAY, past.job.id)}"
     return request.done(message, to=at, secret=secret)
 
@@ -170,7 +178,7 @@ async def change(request: PageRequest) -> Shown | Response:
         )
     except Invalid as error:
         return _form_with_problems(request, error.problems, await _subscription(request))
-    return request.done("Saved. Pending deliveries use the new values.", to=_at(number))
+    return request.done(say("Saved. Pending deliveries use the new values."), to=_at(number))
 
 
 def _form_with_problems(
@@ -186,9 +194,17 @@ def by_field(problems: Sequence[FieldProblem]) -> dict[str, str]:
     for it in problems:
         name = it.field.partition("[")[0].partition(".")[0]
         name = _BY_API_NAME.get(name, name)
-        where = it.field.removeprefix(name).lstrip(".")
-        found[name] = f"{found.get(name, '')} {where} {it.reason}.".strip()
+        said = _problem(it.field.removeprefix(name).lstrip("."), it.reason)
+        if name in found:
+            said = say("{first} {second}", first=found[name], second=said)
+        found[name] = said
     return found
+
+
+def _problem(where: str, reason: str) -> Sentence:
+    if not where:
+        return say("{reason}.", reason=reason)
+    return say("{field} {reason}.", field=where, reason=reason)
 
 
 async def check(request: PageRequest) -> Response:
@@ -198,7 +214,8 @@ async def check(request: PageRequest) -> Response:
     problems = await request.app.subscriptions.check(
         request.caller, number, lambda before: _drafted(request, before)
     )
-    return request.json({"problems": by_field(problems)})
+    said = {name: request.language.text(it) for name, it in by_field(problems).items()}
+    return request.json({"problems": said})
 
 
 # --- commands for one -------------------------------------------------------------------------
@@ -206,50 +223,53 @@ async def check(request: PageRequest) -> Response:
 
 async def delete(request: PageRequest) -> Response:
     await request.app.subscriptions.delete(request.caller, request.number(SUBSCRIPTION))
-    message = "Subscription deleted. Its pending deliveries are cancelled."
+    message = say("Subscription deleted. Its pending deliveries are cancelled.")
     return request.done(message, to="/subscriptions")
 
 
 async def rotate(request: PageRequest) -> Response:
     after = await request.app.subscriptions.rotate(request.caller, request.number(SUBSCRIPTION))
-    return request.done("Secret rotated.", to=_at(after.id), secret=after.secrets[0].value)
+    return request.done(say("Secret rotated."), to=_at(after.id), secret=after.secrets[0].value)
 
 
 async def rotate_signing_keys(request: PageRequest) -> Response:
     found = await _subscription(request)
     await request.app.signing_keys.rotate(request.caller, tenant=found.tenant)
-    return request.done("Signing key rotated.", to=_at(found.id))
+    return request.done(say("Signing key rotated."), to=_at(found.id))
 
 
 async def verify(request: PageRequest) -> Response:
     after = await request.app.subscriptions.verify(request.caller, request.number(SUBSCRIPTION))
     if after.is_unverified and after.receiver is not None:
-        return request.done(f"Not verified. {after.receiver.problem}", to=_at(after.id))
-    return request.done("Verified: the receiver owns the URL.", to=_at(after.id))
+        problem = say("Not verified. {problem}", problem=after.receiver.problem)
+        return request.done(problem, to=_at(after.id))
+    return request.done(say("Verified: the receiver owns the URL."), to=_at(after.id))
 
 
 async def pause(request: PageRequest) -> Response:
     after = await request.app.subscriptions.pause(request.caller, request.number(SUBSCRIPTION))
-    return request.done("Paused: its deliveries wait until you resume it.", to=_at(after.id))
+    return request.done(say("Paused: its deliveries wait until you resume it."), to=_at(after.id))
 
 
 async def resume(request: PageRequest) -> Response:
     after = await request.app.subscriptions.resume(request.caller, request.number(SUBSCRIPTION))
-    return request.done("Resumed: its deliveries are sent.", to=_at(after.id))
+    return request.done(say("Resumed: its deliveries are sent."), to=_at(after.id))
 
 
 async def test(request: PageRequest) -> Response:
     number = request.number(SUBSCRIPTION)
     attempt = await request.app.subscriptions.test(request.caller, number)
-    took = f"in {attempt.phases.total_us / 1000:.0f} ms"
+    took = say("{n} ms", n=round(attempt.phases.total_us / 1000))
+    message = say("No response: {detail} (in {took}).", detail=attempt.detail, took=took)
     if attempt.code is not None:
-        return request.done(f"The receiver responded with {attempt.code} {took}.", to=_at(number))
-    return request.done(f"No response: {attempt.detail} ({took}).", to=_at(number))
+        code = str(attempt.code)
+        message = say("The receiver responded with {code} in {took}.", code=code, took=took)
+    return request.done(message, to=_at(number))
 
 
 def _since(request: PageRequest, text: str) -> int:
     if not text:
-        raise Invalid(problems=(FieldProblem("from", "must be given"),))
+        raise Invalid(problems=(FieldProblem("from", say("must be given")),))
     return moment(text, "from", now=request.now)
 
 
@@ -267,13 +287,13 @@ async def backfill(request: PageRequest) -> Response:
     job = await request.app.replays.backfill(
         request.caller, request.number(SUBSCRIPTION), since=since
     )
-    return request.done("Backfill started.", to=f"/replays/{show_id(REPLAY, job.id)}")
+    return request.done(say("Backfill started."), to=f"/replays/{show_id(REPLAY, job.id)}")
 
 
 async def remove_reader(request: PageRequest) -> Response:
     number, reader = request.number(SUBSCRIPTION), request.field("reader")
     await request.app.pull.remove_reader(request.caller, number, reader)
-    return request.done(f"Reader {reader} removed.", to=_at(number))
+    return request.done(say("Reader {reader} removed.", reader=reader), to=_at(number))
 
 
 async def try_filters(request: PageRequest) -> Shown:
@@ -291,7 +311,7 @@ async def try_filters(request: PageRequest) -> Shown:
         )
         tried = [(event.key, event.type, verdict) for event, verdict in found]
     except HomingError as error:
-        problem = " ".join(f"{it.field} {it.reason}." for it in error.problems) or error.detail
+        problem = request.reasons(error.problems) or error.detail
     return request.show("tried.html", tried=tried, problem=problem, tenant=tenant)
 
 
@@ -300,7 +320,7 @@ def _filters(request: PageRequest) -> str:
     try:
         return read_filters_text(request.field("filters"))
     except ValueError as error:
-        raise Invalid(problems=(FieldProblem("filters", str(error)),)) from None
+        raise Invalid(problems=(FieldProblem("filters", error.args[0]),)) from None
 
 
 def _at(number: int) -> str:

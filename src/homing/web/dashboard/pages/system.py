@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from homing.app.lost_commits import LostCommits
 from homing.app.status import Status
+from homing.languages.sentences import say
 from homing.policy.commit_loss import missing_text
 from homing.ports import FleetState, Member
 from homing.web.dashboard.request import Page, PageRequest, Shown
@@ -83,7 +84,9 @@ async def system(request: PageRequest) -> Shown:
 
 async def confirm_lost_commits(request: PageRequest) -> Response:
     confirmed = await request.app.lost_commits.confirm(request.caller)
-    said = "Confirmed. Events are accepted." if confirmed else "There was nothing to confirm."
+    said = say("There was nothing to confirm.")
+    if confirmed:
+        said = say("Confirmed. Events are accepted.")
     return request.done(said, to="/system")
 
 

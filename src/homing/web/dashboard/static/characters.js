@@ -1,13 +1,16 @@
 // Text as it was sent: bytes become text without a loss, and characters that hide or reorder text get a visible name.
+import { t } from "./language.js";
+
 const NAMES = {
-  0x00: "null", 0x08: "backspace", 0x09: "tab", 0x0a: "line feed", 0x0d: "carriage return", 0x1b: "escape",
-  0x7f: "delete", 0x85: "next line", 0xa0: "no-break space", 0xad: "soft hyphen", 0x61c: "Arabic letter mark",
-  0x200b: "zero width space", 0x200c: "zero width non-joiner", 0x200d: "zero width joiner",
-  0x200e: "left-to-right mark", 0x200f: "right-to-left mark", 0x2028: "line separator", 0x2029: "paragraph separator",
-  0x202a: "left-to-right embedding", 0x202b: "right-to-left embedding", 0x202c: "pop directional formatting",
-  0x202d: "left-to-right override", 0x202e: "right-to-left override", 0x2060: "word joiner",
-  0x2066: "left-to-right isolate", 0x2067: "right-to-left isolate", 0x2068: "first strong isolate",
-  0x2069: "pop directional isolate", 0xfeff: "zero width no-break space",
+  0x00: t("null"), 0x08: t("backspace"), 0x09: t("tab"), 0x0a: t("line feed"), 0x0d: t("carriage return"),
+  0x1b: t("escape character"), 0x7f: t("delete character"), 0x85: t("next line"),
+  0xa0: t("no-break space"), 0xad: t("soft hyphen"), 0x61c: t("Arabic letter mark"), 0x200b: t("zero width space"), 0x200c: t("zero width non-joiner"),
+  0x200d: t("zero width joiner"), 0x200e: t("left-to-right mark"), 0x200f: t("right-to-left mark"),
+  0x2028: t("line separator"), 0x2029: t("paragraph separator"), 0x202a: t("left-to-right embedding"),
+  0x202b: t("right-to-left embedding"), 0x202c: t("pop directional formatting"),
+  0x202d: t("left-to-right override"), 0x202e: t("right-to-left override"), 0x2060: t("word joiner"),
+  0x2066: t("left-to-right isolate"), 0x2067: t("right-to-left isolate"), 0x2068: t("first strong isolate"),
+  0x2069: t("pop directional isolate"), 0xfeff: t("zero width no-break space"),
 };
 // Control and format characters, odd spaces, tags, and halves of surrogate pairs; not the tab and the line feed.
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u00a0\u00ad\u061c\u115f\u1160\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\u{e0000}-\u{e0fff}\p{Cs}]/gu;
@@ -19,7 +22,7 @@ function visible(character) {
   const isByte = code >= 0xdc80 && code <= 0xdcff; // made by bytesToText
   const name = isByte ? `\\x${(code - 0xdc00).toString(16)}` : `U+${code.toString(16).toUpperCase().padStart(4, "0")}`;
   shown.textContent = name;
-  shown.title = isByte ? "a byte that is not UTF-8" : NAMES[code] || "a character without a shape of its own";
+  shown.title = isByte ? t("a byte that is not UTF-8") : NAMES[code] || t("a character without a shape of its own");
   return shown;
 }
 

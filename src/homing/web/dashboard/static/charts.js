@@ -1,36 +1,43 @@
 // Charts: data-chart is the address of a chart's numbers, which are fetched again after a tick.
+import { locale, number, t, tn, whole } from "./language.js";
+
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const OUTCOMES = [
-  ["delivered", "--mark-good"],
-  ["failed", "--mark-bad"],
-  ["sender_errors", "--mark-sender-error"],
-  ["dropped", "--mark-warn"],
+  ["delivered", "--mark-good", (count) => tn("{count} delivered", "{count} delivered", count)],
+  ["failed", "--mark-bad", (count) => tn("{count} failed", "{count} failed", count)],
+  ["sender_errors", "--mark-sender-error", (count) => tn("{count} sender error", "{count} sender errors", count)],
+  ["dropped", "--mark-warn", (count) => tn("{count} dropped", "{count} dropped", count)],
 ];
+const HEIGHT = 190, LOW_HEIGHT = 130; // of the charts of attempts and of durations
 const drawn = []; // { figure, plots }
 
 function shortCount(value) {
-  return value >= 1e6 ? `${value / 1e6}M` : value >= 1e3 ? `${value / 1e3}k` : `${value}`;
+  return value >= 1e6 ? `${number(value / 1e6)}M` : value >= 1e3 ? `${number(value / 1e3)}k` : number(value);
 }
 
 function shortTime(ms) {
   if (ms === null || ms === undefined) return "";
   // A unit is used from twice its size on: 100 s is not "2 min".
-  const [size, unit] = ms < 1000 ? [1, "ms"] : ms < 120000 ? [1000, "s"] : ms < 7200000 ? [60000, "min"] : [3600000, "h"];
-  return `${+(ms / size).toPrecision(ms / size < 100 ? 2 : 3)} ${unit}`;
+  const shown = (size) => ({ n: number(ms / size, { maximumSignificantDigits: ms / size < 100 ? 2 : 3 }) });
+  if (ms < 1000) return t("{n} ms", shown(1));
+  if (ms < 120000) return t("{n} s", shown(1000));
+  return ms < 7200000 ? t("{n} min", shown(60000)) : t("{n} h", shown(3600000));
 }
 
-const whole = (number) => number.toLocaleString();
 const sum = (values) => values.reduce((all, value) => all + value, 0);
 
 // The steps of a chart from one place to another, in words: counts, the part that was delivered, and durations.
 function inWords(numbers, from, to) {
-  const counts = OUTCOMES.map(([name]) => [name, sum(numbers[name].slice(from, to + 1))]);
-  const all = sum(counts.map(([, count]) => count));
-  if (!all) return "no attempts";
-  const rate = (100 * counts[0][1]) / all;
-  const parts = counts.filter(([, count]) => count).map(([name, count]) => `${whole(count)} ${name.replace("_", " ")}`);
-  const single = from === to && numbers.p50[from] !== null ? `; p50 ${shortTime(numbers.p50[from])}, p99 ${shortTime(numbers.p99[from])}` : "";
-  return `${parts.join(", ")}; ${rate === 100 ? "100" : rate.toFixed(1)} % delivered${single}`;
+  const counts = OUTCOMES.map(([name, , text]) => [sum(numbers[name].slice(from, to + 1)), text]);
+  const all = sum(counts.map(([count]) => count));
+  if (!all) return t("no attempts");
+  const part = (100 * counts[0][0]) / all;
+  const rate = part === 100 ? whole(100) : number(part, { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+  const texts = counts.filter(([count]) => count).map(([count, text]) => text(count));
+  const outcomes = texts.reduce((first, second) => t("{first}, {second}", { first, second }));
+  if (from !== to || numbers.p50[from] === null) return t("{outcomes}; {rate} % delivered", { outcomes, rate });
+  const [median, tail] = [shortTime(numbers.p50[from]), shortTime(numbers.p99[from])];
+  return t("{outcomes}; {rate} % delivered; p50 {median}, p99 {tail}", { outcomes, rate, median, tail });
 }
 
 function stepOf(numbers) {
@@ -39,7 +46,7 @@ function stepOf(numbers) {
 
 function spanText(numbers, from, to) {
   const days = numbers.at.at(-1) - numbers.at[0] > 2 * 86400;
-  const form = new Intl.DateTimeFormat(undefined, { ...(days && { month: "short", day: "numeric" }), hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+  const form = new Intl.DateTimeFormat(locale, { ...(days && { month: "short", day: "numeric" }), hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
   return form.formatRange(new Date(numbers.at[from] * 1000), new Date((numbers.at[to] + stepOf(numbers)) * 1000));
 }
 
@@ -58,7 +65,7 @@ function show(chart) {
   const last = numbers.at.length - 1;
   const chosen = placesOf(chart);
   const [from, to] = chosen || (at === null || at > last ? [0, last] : [at, at]);
-  figure.querySelector(".chart-words").textContent = `${spanText(numbers, from, to)}: ${inWords(numbers, from, to)}`;
+  figure.querySelector(".chart-words").textContent = t("{span}: {outcomes}", { span: spanText(numbers, from, to), outcomes: inWords(numbers, from, to) });
   const links = figure.querySelector(".chart-links");
   links.hidden = !chosen;
   showCauses(chart, chosen);
@@ -133,7 +140,7 @@ function hooks(chart) {
 // Hours for up to two days, dates for longer times; always in the viewer's time zone.
 function clock(plot, splits) {
   const days = plot.scales.x.max - plot.scales.x.min > 2 * 86400;
-  const form = new Intl.DateTimeFormat(undefined, days ? { month: "short", day: "numeric" } : { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+  const form = new Intl.DateTimeFormat(locale, days ? { month: "short", day: "numeric" } : { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
   let last = "";
   return splits.map((it) => {
     const text = form.format(new Date(it * 1000));
@@ -142,12 +149,23 @@ function clock(plot, splits) {
   });
 }
 
-function axes(values, size, title) {
-  const line = { stroke: css("--ink-soft"), font: "12px system-ui, sans-serif" };
+const FONT = "12px system-ui, sans-serif";
+
+function widthOf(text) {
+  const pen = document.createElement("canvas").getContext("2d");
+  pen.font = FONT;
+  return pen.measureText(text).width;
+}
+
+// The title stands beside the chart, upright. One that is longer than the chart is high is left out: the legend says it.
+// An axis is as wide as its widest value: units have other lengths in other languages.
+function axes(values, title, height) {
+  const line = { stroke: css("--ink-soft"), font: FONT };
   const grid = { stroke: css("--line"), width: 1 };
+  const widest = (_, texts) => Math.max(48, 16 + Math.max(0, ...(texts || []).map(widthOf)));
   return [
     { ...line, grid: { show: false }, ticks: { show: false }, size: 28, space: 70, values: (plot, splits) => clock(plot, splits) },
-    { ...line, label: title, labelSize: 18, labelFont: line.font, grid, ticks: { show: false }, size, values: (_, splits) => splits.map((it) => (it === null ? "" : values(it))) },
+    { ...line, label: widthOf(title) <= height ? title : null, labelSize: 18, labelFont: FONT, grid, ticks: { show: false }, size: widest, values: (_, splits) => splits.map((it) => (it === null ? "" : values(it))) },
   ];
 }
 
@@ -168,8 +186,8 @@ function outcomes(box, chart) {
   const series = [...OUTCOMES].reverse().map(([name, colour]) => ({
     label: name, fill: css(colour), width: 0, paths: bars, points: { show: false },
   }));
-  return new window.uPlot(options(box, 190, {
-    axes: axes(shortCount, 48, "attempts"),
+  return new window.uPlot(options(box, HEIGHT, {
+    axes: axes(shortCount, t("attempts"), HEIGHT),
     hooks: hooks(chart),
     scales: { y: { range: (_, low, high) => [0, Math.max(high * 1.05, 4)] } },
     series: [{}, ...series],
@@ -180,10 +198,10 @@ function took(box, chart) {
   const { numbers, figure } = chart;
   const line = (label, colour, dash) => ({ label, stroke: css(colour), width: 1.75, dash, spanGaps: false, points: { show: true, size: 4, fill: css(colour) } });
   const filter = (_, splits) => splits.map((it) => (Math.abs(Math.log10(it) % 1) < 1e-6 ? it : null));
-  const both = axes(shortTime, 56, figure.dataset.measure);
+  const both = axes(shortTime, figure.dataset.measure, LOW_HEIGHT);
   both[1].filter = filter;
   both[1].grid.filter = filter;
-  return new window.uPlot(options(box, 130, {
+  return new window.uPlot(options(box, LOW_HEIGHT, {
     axes: both,
     hooks: hooks(chart),
     scales: { y: { distr: 3, range: (_, low, high) => [10 ** Math.floor(Math.log10(low || 1)), 10 ** Math.ceil(Math.log10((high || 10) * 1.01))] } },

@@ -1,4 +1,6 @@
 // Lists: a click on the name of a column sorts the rows of this page, and a view of a list can be kept under a name.
+import { readNumber, t } from "./language.js";
+
 const KEY = "homing-views";
 const VIEWS_MAX = 30; // of one list
 const sorted = new Map(); // the id of a list or its path -> { column, down }
@@ -7,7 +9,7 @@ function valueOf(cell) {
   const time = cell?.querySelector("time");
   if (time) return Date.parse(time.dateTime);
   const text = cell?.textContent.trim() ?? "";
-  const number = /^-?[\d,]+(\.\d+)?( %)?$/.test(text) ? Number(text.replace(/[, %]/g, "")) : NaN;
+  const number = readNumber(text);
   return Number.isNaN(number) ? text.toLowerCase() : number;
 }
 
@@ -44,7 +46,7 @@ export function startSorting() {
   for (const label of document.querySelectorAll("[data-sort]")) {
     label.setAttribute("role", "button");
     label.tabIndex = 0;
-    label.title = "Sort the rows of this page";
+    label.title = t("Sort the rows of this page");
   }
   for (const table of new Set([...document.querySelectorAll("[data-sort]")].map((it) => it.closest("table")))) {
     if (sorted.has(nameOf(table))) apply(table);
@@ -96,7 +98,7 @@ function draw(place) {
     const remove = document.createElement("button");
     remove.type = "button";
     remove.textContent = "×";
-    remove.setAttribute("aria-label", `Forget the view ${name}`);
+    remove.setAttribute("aria-label", t("Forget the view {name}", { name }));
     remove.addEventListener("click", () => {
       write(path, (read()[path] || []).filter((it) => it.name !== name));
       draw(place);
@@ -107,7 +109,7 @@ function draw(place) {
   const save = document.createElement("button");
   save.type = "button";
   save.className = "link";
-  save.textContent = "Save this view…";
+  save.textContent = t("Save this view…");
   save.addEventListener("click", () => ask(place, save));
   place.replaceChildren(...parts, save);
 }
@@ -116,13 +118,13 @@ function ask(place, save) {
   const path = place.dataset.views;
   const form = document.createElement("form");
   const field = document.createElement("input");
-  field.setAttribute("aria-label", "Name of this view");
-  field.placeholder = "Name of this view";
+  field.setAttribute("aria-label", t("Name of this view"));
+  field.placeholder = t("Name of this view");
   field.maxLength = 40;
   field.required = true;
   const button = document.createElement("button");
   button.className = "tool";
-  button.textContent = "Save";
+  button.textContent = t("Save");
   form.append(field, button);
   form.addEventListener("submit", (event) => {
     event.preventDefault();

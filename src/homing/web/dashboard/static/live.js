@@ -1,10 +1,11 @@
 // One stream per tab, closed while the tab is hidden. A tick renders the page again, whole: all parts of a page
 // come from one response, so no two of them disagree. Without a stream, the page polls every few seconds.
+import { t } from "./language.js";
 import { update } from "./update.js";
 import { hold } from "./moving.js";
 
 const POLL_MS = 5000;
-const TEXTS = { live: "live", connecting: "connecting", poll: "polling", lost: "no connection" };
+const TEXTS = { live: t("live"), connecting: t("connecting"), poll: t("polling"), lost: t("no connection") };
 let source = null;
 let poll = null;
 let failures = 0;
@@ -14,7 +15,7 @@ let again = false; // Something changed while the page was on its way.
 function showState(state) {
   const indicator = document.getElementById("live");
   if (!indicator || indicator.dataset.state === state) return;
-  if (state === "lost") dispatchEvent(new CustomEvent("announce", { detail: "No connection: this page may be out of date." }));
+  if (state === "lost") dispatchEvent(new CustomEvent("announce", { detail: t("No connection: this page may be out of date.") }));
   indicator.dataset.state = state;
   indicator.querySelector(".live-text").textContent = TEXTS[state];
 }

@@ -1,5 +1,6 @@
 // Lists whose rows move while new ones arrive. A list does not move while somebody is about to click in it,
 // reads it or copies from it; a pill says how many new rows wait, and shows them.
+import { t, tn } from "./language.js";
 import { refresh } from "./live.js";
 
 const CHECK_MS = 400;
@@ -52,7 +53,7 @@ function pillOf(list) {
 }
 
 function showPill(list, added) {
-  const text = added ? `${added} new` : "The list has changed";
+  const text = added ? tn("{count} new", "{count} new", added) : t("The list has changed");
   const pill = pillOf(list);
   if (pill.textContent !== text) pill.textContent = text;
 }

@@ -1,10 +1,13 @@
 // The outage on the chart of a simulation: drag it, or one of its ends; the arrow keys move an end, too.
+import { t } from "./language.js";
+
 const WIDTH = 1200, LEFT = 92, RIGHT = 1176; // the time axis of the picture
 const HEIGHT = 100; // of the drawing over it, which is stretched
 const LONGEST = 14 * 86400000;
 const STEPS = [60000, 300000, 900000, 1800000, 3600000, 7200000, 10800000];
 const known = new WeakSet();
 
+// As people type it into the fields of the simulator: 1h30m.
 function durationText(ms) {
   let left = Math.round(ms / 1000);
   let text = "";
@@ -42,7 +45,7 @@ class Outage {
 
   end(name) {
     const end = this.make("rect", { class: "sim-end", y: 0, width: 10, height: HEIGHT, tabindex: 0, role: "slider", "data-end": name });
-    end.setAttribute("aria-label", name === "from" ? "Down from" : "Down until");
+    end.setAttribute("aria-label", name === "from" ? t("Down from") : t("Down until"));
     end.setAttribute("aria-valuemin", "0");
     end.setAttribute("aria-valuemax", LONGEST / 60000);
     end.addEventListener("keydown", (event) => {
@@ -71,7 +74,10 @@ class Outage {
     const left = this.place(this.from);
     this.bar.setAttribute("x", left);
     this.bar.setAttribute("width", Math.max(this.place(this.to) - left, 2));
-    this.label.textContent = `Down for ${durationText(this.to - this.from)}, from ${durationText(this.from)} to ${durationText(this.to)}${this.to > this.run ? ": longer than the chart, so the run becomes longer" : ""}.`;
+    const [length, from, to] = [this.to - this.from, this.from, this.to].map(durationText);
+    this.label.textContent = this.to > this.run
+      ? t("Down for {length}, from {from} to {to}: longer than the chart, so the run becomes longer.", { length, from, to })
+      : t("Down for {length}, from {from} to {to}.", { length, from, to });
     this.ends.forEach((end) => {
       const at = this[end.dataset.end];
       end.setAttribute("x", this.place(at) - 5);

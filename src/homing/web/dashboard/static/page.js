@@ -1,16 +1,18 @@
 // Starts the scripts that the pages of the dashboard and of the customer portal share.
+import { t } from "./language.js";
 import { startTimes, showTimes, startTimeFields, showTimeFields } from "./times.js";
 import { startDialogs } from "./dialogs.js";
 import { startToasts } from "./toasts.js";
 import { startLive } from "./live.js";
 import { startForms } from "./forms.js";
+import "./choose_language.js";
 
 async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
-    dispatchEvent(new CustomEvent("toast", { detail: { text: "Copied." } }));
+    dispatchEvent(new CustomEvent("toast", { detail: { text: t("Copied.") } }));
   } catch {
-    dispatchEvent(new CustomEvent("toast", { detail: { text: "The browser did not allow copying. Select the text and copy it.", bad: true } }));
+    dispatchEvent(new CustomEvent("toast", { detail: { text: t("The browser did not allow copying. Select the text and copy it."), bad: true } }));
   }
 }
 

@@ -1,14 +1,16 @@
 // Shows times in the viewer's time zone, with UTC as the tooltip, and updates relative times.
+import { locale, t } from "./language.js";
+
 const DAY = 86400;
-const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "always", style: "narrow" });
-const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-const full = new Intl.DateTimeFormat(undefined, {
+const relative = new Intl.RelativeTimeFormat(locale, { numeric: "always", style: "narrow" });
+const clock = new Intl.DateTimeFormat(locale, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const full = new Intl.DateTimeFormat(locale, {
   year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit",
 });
 
 function distance(seconds) {
   const size = Math.abs(seconds);
-  if (size < 5) return "now";
+  if (size < 5) return t("now");
   if (size < 60) return relative.format(Math.round(seconds), "second");
   if (size < 3600) return relative.format(Math.round(seconds / 60), "minute");
   if (size < DAY * 2) return relative.format(Math.round(seconds / 3600), "hour");

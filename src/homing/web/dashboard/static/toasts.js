@@ -1,4 +1,6 @@
 // Toasts: short messages about the result of a command.
+import { t } from "./language.js";
+
 function showToast(text, bad = false) {
   const toast = document.createElement("p");
   toast.className = bad ? "toast is-bad" : "toast";
@@ -28,10 +30,10 @@ export function startToasts() {
   document.body.addEventListener("toast", show); // from a response, dispatched by htmx
   addEventListener("toast", (event) => event.target === window && show(event)); // from another script
   addEventListener("announce", (event) => announce(event.detail));
-  document.body.addEventListener("htmx:sendError", () => showToast("The server does not respond.", true));
+  document.body.addEventListener("htmx:sendError", () => showToast(t("The server does not respond."), true));
   document.body.addEventListener("htmx:responseError", (event) => {
     if (!event.detail.xhr.getResponseHeader("HX-Trigger") && event.detail.xhr.status !== 401) {
-      showToast(`The server responded with status ${event.detail.xhr.status}.`, true);
+      showToast(t("The server responded with status {status}.", { status: event.detail.xhr.status }), true);
     }
   });
 }

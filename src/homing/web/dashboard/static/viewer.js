@@ -2,6 +2,7 @@
 // its rows and of a long value is in the page; the rest comes with a click or with a search.
 import { addText, bytesToText } from "./characters.js";
 import { CLOSE, OPEN, STRING, jsonRows, lineRows } from "./json_rows.js";
+import { t, tn, whole } from "./language.js";
 
 const SHOWN_ROWS = 300;
 const SHOWN_CHARACTERS = 2000;
@@ -9,7 +10,7 @@ const MORE_CHARACTERS = 20000;
 const FOLDED_FROM = 40; // rows between two brackets, in a body that has more rows than are shown at once
 const DEEP = 30; // Deeper rows are not indented any more.
 const FOUND_MAX = 10000;
-const RETRY = "The server did not send this text. Reload the page.";
+const RETRY = t("The server did not send this text. Reload the page.");
 
 function make(name, className, text = "") {
   const made = document.createElement(name);
@@ -60,8 +61,8 @@ class Viewer {
     const box = make("div", "viewer-tools");
     const search = make("input");
     search.type = "search";
-    search.placeholder = "Search inside";
-    search.setAttribute("aria-label", `Search inside: ${this.box.dataset.label}`);
+    search.placeholder = t("Search inside");
+    search.setAttribute("aria-label", t("Search inside: {label}", { label: this.box.dataset.label }));
     search.addEventListener("input", () => this.search(search.value));
     search.addEventListener("keydown", (event) => {
       if (event.key !== "Enter") return;
@@ -71,13 +72,13 @@ class Viewer {
     this.count = make("span", "soft small viewer-count");
     box.append(search, this.count);
     if (this.json) {
-      if (this.text.includes("\\")) box.append(this.toggle("Decode escapes", "decoded"));
-      box.append(this.toggle("As sent", "asSent"));
-      if (this.json.length > 3) box.append(this.button("Fold", () => this.foldAll()), this.button("Unfold", () => this.unfoldAll()));
+      if (this.text.includes("\\")) box.append(this.toggle(t("Decode escapes"), "decoded"));
+      box.append(this.toggle(t("As sent"), "asSent"));
+      if (this.json.length > 3) box.append(this.button(t("Fold"), () => this.foldAll()), this.button(t("Unfold"), () => this.unfoldAll()));
     }
-    box.append(this.button("Copy", () => dispatchEvent(new CustomEvent("copytext", { detail: this.text }))));
+    box.append(this.button(t("Copy"), () => dispatchEvent(new CustomEvent("copytext", { detail: this.text }))));
     if (this.box.dataset.url) {
-      const link = make("a", "tool", "Download");
+      const link = make("a", "tool", t("Download"));
       link.href = this.box.dataset.url;
       link.setAttribute("download", "");
       box.append(link);
@@ -133,7 +134,7 @@ class Viewer {
     }
     if (this.found.length) this.step(1);
     else this.draw();
-    if (this.find && !this.found.length) dispatchEvent(new CustomEvent("announce", { detail: "not found" }));
+    if (this.find && !this.found.length) dispatchEvent(new CustomEvent("announce", { detail: t("not found") }));
   }
 
   step(by) {
@@ -190,12 +191,12 @@ class Viewer {
     const all = this.visible();
     const end = Math.min(this.first + SHOWN_ROWS, all.length);
     const parts = [];
-    if (this.first > 0) parts.push(this.moreRows(`${this.first.toLocaleString()} rows before`, Math.max(this.first - SHOWN_ROWS, 0)));
+    if (this.first > 0) parts.push(this.moreRows(tn("{count} row before", "{count} rows before", this.first), Math.max(this.first - SHOWN_ROWS, 0)));
     for (let place = this.first; place < end; place += 1) parts.push(this.drawRow(all[place]));
-    if (end < all.length) parts.push(this.moreRows(`${(all.length - end).toLocaleString()} rows after`, end));
+    if (end < all.length) parts.push(this.moreRows(tn("{count} row after", "{count} rows after", all.length - end), end));
     this.body.replaceChildren(...parts);
-    const many = this.found.length === FOUND_MAX ? `${FOUND_MAX.toLocaleString()}+` : this.found.length.toLocaleString();
-    this.count.textContent = !this.find ? "" : this.found.length ? `${(this.current + 1).toLocaleString()} of ${many}` : "not found";
+    const many = this.found.length === FOUND_MAX ? `${whole(FOUND_MAX)}+` : whole(this.found.length);
+    this.count.textContent = !this.find ? "" : this.found.length ? t("{place} of {count}", { place: whole(this.current + 1), count: many }) : t("not found");
   }
 
   moreRows(text, first) {
@@ -213,11 +214,12 @@ class Viewer {
     const isOpen = rows.kind[row] === OPEN;
     const isFolded = isOpen && this.folded.has(row);
     if (isOpen) {
-      const name = this.nameOf(row) || (this.text[rows.from[row]] === "{" ? "object" : "list");
+      const name = this.nameOf(row) || (this.text[rows.from[row]] === "{" ? t("object") : t("list"));
       const fold = make("button", "v-fold");
       fold.dataset.fold = row;
       fold.setAttribute("aria-expanded", !isFolded);
-      fold.setAttribute("aria-label", `${isFolded ? "Unfold" : "Fold"} ${name.slice(0, 80)}`);
+      const short = { name: name.slice(0, 80) };
+      fold.setAttribute("aria-label", isFolded ? t("Unfold {name}", short) : t("Fold {name}", short));
       line.append(fold);
     }
     const name = this.nameOf(row);
@@ -226,7 +228,7 @@ class Viewer {
     }
     if (isFolded) {
       const count = rows.members[row];
-      line.append(this.text[rows.from[row]], make("span", "v-folded", ` ${count.toLocaleString()} ${count === 1 ? "value" : "values"} `), this.text[rows.to[row] - 1]);
+      line.append(this.text[rows.from[row]], make("span", "v-folded", ` ${tn("{count} value", "{count} values", count)} `), this.text[rows.to[row] - 1]);
     } else if (isOpen) {
       line.append(this.text[rows.from[row]]);
     } else {
@@ -244,7 +246,7 @@ class Viewer {
     const className = !isJson || rows.kind[row] === CLOSE ? "" : rows.kind[row] === STRING ? "v-string" : /^[tfn]/.test(value) ? "v-word" : "v-number";
     line.append(this.part(className, value.slice(0, shown)));
     if (value.length <= shown) return;
-    const more = make("button", "tool", `${(value.length - shown).toLocaleString()} characters more`);
+    const more = make("button", "tool", tn("{count} character more", "{count} characters more", value.length - shown));
     more.dataset.longer = row;
     line.append(" ", more);
   }
