@@ -141,7 +141,7 @@ def main() -> None:
         page.get_by_label("API key", exact=True).fill(server.key)
         page.get_by_role("button", name="Sign in").click()
         expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
-        for path in ("/", "/incidents", "/endpoints/*"):
+        for path in ("/", "/incidents", "/endpoints/*", "/simulator?*"):
             page.route(server.url + path, show_names)
         failing = next(it for it in server.client.endpoints() if names_of(it.url, names) == "erp")
         take(page, server, "/", "dashboard-overview.png", height=1080, dark=False)
@@ -154,6 +154,8 @@ def main() -> None:
             height=1080,
             dark=True,
         )
+        asked = f"/simulator?endpoint={failing.id}&outage=30h"
+        take(page, server, asked, "dashboard-simulator.png", height=1080, dark=False)
         browser.close()
 
 
