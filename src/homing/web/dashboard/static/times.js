@@ -4,9 +4,9 @@ import { locale, t } from "./language.js";
 const DAY = 86400;
 const relative = new Intl.RelativeTimeFormat(locale, { numeric: "always", style: "narrow" });
 const clock = new Intl.DateTimeFormat(locale, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-const full = new Intl.DateTimeFormat(locale, {
-  year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit",
-});
+const day = new Intl.DateTimeFormat(locale, { year: "numeric", month: "short", day: "numeric" });
+// It stands in sentences ("due at …"), where languages begin with the clock or with the day.
+const full = (at) => t("{day}, {clock}", { day: day.format(at), clock: clock.format(at) });
 
 function distance(seconds) {
   const size = Math.abs(seconds);
@@ -22,11 +22,11 @@ function show(time, now) {
   if (time.dataset.form === "ago") {
     const text = distance((at - now) / 1000);
     if (time.textContent !== text) time.textContent = text;
-    time.title = `${full.format(at)} · ${time.dateTime.slice(0, 19).replace("T", " ")} UTC`;
+    time.title = `${full(at)} · ${time.dateTime.slice(0, 19).replace("T", " ")} UTC`;
     return;
   }
   const today = new Date(now).toDateString() === at.toDateString();
-  time.textContent = today ? clock.format(at) : full.format(at);
+  time.textContent = today ? clock.format(at) : full(at);
 }
 
 export function showTimes(root = document) {
