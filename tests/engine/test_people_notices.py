@@ -492,7 +492,7 @@ def test_each_target_gets_its_messages_in_its_own_language() -> None:
         assert here.subject == "Homing: receiver.example is failing"
         assert "Last attempt: connection refused." in here.text.splitlines()
         (record, _) = await records(world)
-        assert record.notice.facts["last"]["say"] == "connection refused"
+        assert record.notice.facts["last_said"]["say"] == "connection refused"
 
     live(story, FEW)
 

@@ -31,13 +31,13 @@ from homing.policy.notices import (
     TargetDraft,
     TargetKind,
     check_target,
-    fact,
     is_first_drop,
     masked_address,
     next_due,
     quiet_for_ms,
     retry_wait_ms,
     stored_text,
+    text_facts,
 )
 
 NOW = 1_800_000_000_000
@@ -282,8 +282,8 @@ def translated(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("translated")
 def test_a_message_is_in_the_language_of_its_target() -> None:
     one = notice(NoticeKind.WARNING)
-    last = fact(say("no answer from {host}", host="shop.example"))
-    one = msgspec.structs.replace(one, facts={**one.facts, "last": last})
+    last = text_facts("last", say("no answer from {host}", host="shop.example"))
+    one = msgspec.structs.replace(one, facts={**one.facts, **last})
     there = in_language("ja", one)
     assert subject(there) == "Homing：shop.example への配信が失敗しています"
     lines = plain_text(there).splitlines()
@@ -347,15 +347,15 @@ class Wordless(Mapping[str, tuple[str, ...]]):
 STATES = ("disabled", "frozen")
 VARIANTS: tuple[tuple[NoticeKind, dict[str, Any]], ...] = (
     *((kind, facts) for kind, facts in FACTS.items() if kind not in OPERATORS_ONLY),
-    (NoticeKind.WARNING, {"last": fact(say("no response in time"))}),
+    (NoticeKind.WARNING, text_facts("last", say("no response in time"))),
     (NoticeKind.WARNING, {"rule": "consecutive_failures", "numbers": {"limit": 9}}),
     *((NoticeKind.REMINDER, {"state": it, "days": n}) for it in STATES for n in (1, 2)),
     (NoticeKind.FIRST_DROP, {"count": 1}),
     *((NoticeKind.CERTIFICATE, {"subject": "CN=homing", "days": n}) for n in (0, 1, 30)),
-    (NoticeKind.OUTAGE, {"why": fact(say("nothing gets through")), "process": "web-1"}),
-    (NoticeKind.OUTAGE, {"why": fact(say("nothing gets through"))}),
+    (NoticeKind.OUTAGE, {**text_facts("why", say("nothing gets through")), "process": "web-1"}),
+    (NoticeKind.OUTAGE, text_facts("why", say("nothing gets through"))),
     (NoticeKind.OUTAGE_OVER, {"outage_ms": 90_000}),
-    (NoticeKind.COMMITS_LOST, {"text": fact(say("Events may be missing."))}),
+    (NoticeKind.COMMITS_LOST, text_facts("text", say("Events may be missing."))),
 )
 DATA = re.compile(
     r"https://[a-z./A-Z_0-9?=]+|shop\.example|acme|ada|web-1|CN=homing|sub_\w+|UTC"

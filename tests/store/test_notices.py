@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from homing.errors import LostLeases, TooMany
-from homing.languages.sentences import At, Sentence, many, unpack
+from homing.languages.sentences import At, Sentence, many
 from homing.model import State, id_floor
 from homing.policy.encryption import KeyRing
 from homing.policy.notices import (
@@ -28,7 +28,8 @@ from homing.policy.notices import (
     NoticeTarget,
     TargetKind,
     address_hash,
-    fact,
+    fact_text,
+    text_facts,
 )
 from homing.ports import SettleBatch
 from homing.store.admin import Admin
@@ -147,12 +148,14 @@ async def test_a_sentence_in_a_notice_can_be_said_in_every_language_later(db: Db
     await it.add()
     one, other = "{count} endpoint fails since {since}", "{count} endpoints fail since {since}"
     why = many(one, other, 3, since=At(NOW))
-    await it.store.write_notices([it.notice(facts={"why": fact(why), "last": fact("as text")})])
+    facts = {**text_facts("why", why), **text_facts("last", "as text")}
+    await it.store.write_notices([it.notice(facts=facts)])
     (found,) = await it.records()
-    read = unpack(found.notice.facts["why"])
+    assert found.notice.facts["why"] == why, "older versions show it"
+    read = fact_text(found.notice.facts, "why")
     assert isinstance(read, Sentence)
     assert (read, read.pack()) == (why, why.pack())
-    assert unpack(found.notice.facts["last"]) == "as text"
+    assert fact_text(found.notice.facts, "last") == "as text"
 
 
 async def test_a_batch_that_is_settled_again_writes_no_second_record(db: Db) -> None:

@@ -223,3 +223,36 @@ def test_a_publisher_has_no_page() -> None:
         assert not browser.cookies
 
     live(story)
+
+
+@pytest.mark.parametrize(
+    ("to", "expected"),
+    [
+        ("/endpoints?state=frozen", "/endpoints?state=frozen"),
+        ("/sign-in?to=/endpoints", "/sign-in?to=/endpoints"),
+        ("/sign-in?a\r\nset-cookie: x=1", "/"),
+        ("/sign-in?a\x7f", "/"),
+        ("/sign-in?é", "/"),
+        ("/sign-in?" + "a" * 3_000, "/"),
+        ("//evil.example/sign-in", "/"),
+        ("https://evil.example/", "/"),
+        ("", "/"),
+    ],
+)
+def test_a_language_is_chosen_without_a_session_and_leads_only_to_own_pages(
+    to: str, expected: str
+) -> None:
+    async def story(house: House) -> None:
+        browser = Browser(house.app)
+        chosen = await browser.send("/language", language="ja", to=to)
+        assert (chosen.status, chosen.headers["location"]) == (303, expected)
+        assert browser.cookies == {"homing_language": "ja"}
+        await browser.send("/language", language="../xx", to=to)
+        assert browser.cookies == {"homing_language": "ja"}, "an unknown one changes nothing"
+        page = await browser.get("/sign-in")
+        assert b'<html lang="ja">' in page.body
+        assert page.headers["content-language"] == "ja"
+        forged = await browser.send("/language", ("origin", "https://evil.example"), language="nl")
+        assert forged.status == 403
+
+    live(story)

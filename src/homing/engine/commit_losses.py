@@ -18,7 +18,7 @@ from homing.engine.core import Core
 from homing.errors import CommitsLost, DatabaseBehind, HomingError
 from homing.languages.sentences import say
 from homing.policy.commit_loss import CommitLoss, missing_text, span_of
-from homing.policy.notices import NoticeKind, fact
+from homing.policy.notices import NoticeKind, text_facts
 
 log = structlog.get_logger("homing.commit_losses")
 
@@ -71,7 +71,7 @@ class CommitLosses:
             kind=loss.kind,
             missing=str(missing),
         )
-        facts: dict[str, Any] = {"text": fact(missing), "kind": loss.kind}
+        facts: dict[str, Any] = {**text_facts("text", missing), "kind": loss.kind}
         self.on_notice(NoticeKind.COMMITS_LOST, facts)
         return loss
 

@@ -19,7 +19,7 @@ from homing.policy.admission import EventDraft
 from homing.policy.explain import explain_change
 from homing.policy.failure_text import failure_text
 from homing.policy.health import Change, HalfWay
-from homing.policy.notices import Notice, NoticeKind, fact, is_first_drop, notice_of
+from homing.policy.notices import Notice, NoticeKind, is_first_drop, notice_of, text_facts
 from homing.ports import NewEvent, Response
 
 
@@ -92,7 +92,7 @@ class PeopleNotices:
             "rule": transition.rule,
             "numbers": transition.numbers,
             "by": transition.by,
-            "last": _last(last),
+            **_last(last),
         }
         kind = notice_of(transition.after)
         return (self._about(endpoint, kind, transition.at, facts, number=transition.id),)
@@ -103,7 +103,7 @@ class PeopleNotices:
         """Half of a limit is reached."""
         if not self._catalog.has_notice_targets:
             return ()
-        facts = {"rule": half_way.rule, "numbers": half_way.numbers, "last": _last(last)}
+        facts = {"rule": half_way.rule, "numbers": half_way.numbers, **_last(last)}
         return (self._about(endpoint, NoticeKind.WARNING, now, facts),)
 
     def dropped(
@@ -134,8 +134,8 @@ class PeopleNotices:
         return Notice(number, kind, at, endpoint.tenant, endpoint.id, endpoint.url, facts)
 
 
-def _last(response: Response | None) -> dict[str, Any] | str:
-    """The last failure in a few words, as a fact of a notice; empty: unknown."""
+def _last(response: Response | None) -> dict[str, Any]:
+    """The last failure in a few words, as facts of a notice; empty: unknown."""
     if response is None:
-        return ""
-    return fact(failure_text(response.code, response.failure, response.detail))
+        return {"last": ""}
+    return text_facts("last", failure_text(response.code, response.failure, response.detail))

@@ -2,19 +2,20 @@
 
 The translations of a language are in ``{code}.po`` beside this module, in the form that gettext and
 every tool for translators use. ``make languages`` adds the messages that are new in the code, and a
-test fails while one has no translation. A file is read when its language is first asked for.
+test fails while one has no translation. A server reads all files once, at its start, with the texts
+of scripts (``web/dashboard/files``).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 
 from msgspec import Struct
 
-from homing.languages.sentences import At, Sentence, rfc3339
+from homing.languages.sentences import At, Sentence, grouped, rfc3339
 
 ACCEPTED_CHARS_MAX = 200  # of the browser's list of languages
 
@@ -46,7 +47,7 @@ class Language(Struct, frozen=True):
 
     def number(self, value: float, digits: int = 0) -> str:
         """``1,204.5`` as people who speak the language write it."""
-        text = f"{value:,.{digits}f}"
+        text = grouped(value, digits)
         if self.grouping == ",":
             return text
         return text.translate({ord(","): self.grouping, ord("."): self.decimal})
@@ -112,12 +113,12 @@ def _translations(code: str) -> Mapping[str, tuple[str, ...]]:
     return {it.one: it.forms for it in _entries(code)}
 
 
-def _entries(code: str) -> Iterator[Entry]:
+@cache
+def _entries(code: str) -> tuple[Entry, ...]:
     """The translated messages of a language; those that are fuzzy or empty are left out."""
     text = (files("homing.languages") / f"{code}.po").read_text("utf-8")
-    for block in text.split("\n\n")[1:]:
-        if entry := _entry(block):
-            yield entry
+    found = (_entry(block) for block in text.split("\n\n")[1:])
+    return tuple(it for it in found if it is not None)
 
 
 def _entry(block: str) -> Entry | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, assert_never
 
 from msgspec import Struct
 
@@ -62,7 +62,12 @@ class English:
         return other if other and count != 1 else one
 
     def number(self, value: float, digits: int = 0) -> str:
-        return f"{value:,.{digits}f}"
+        return grouped(value, digits)
+
+
+def grouped(value: float, digits: int) -> str:
+    """``1,204.5``; an int of any size is written whole."""
+    return f"{value:,}" if isinstance(value, int) and not digits else f"{value:,.{digits}f}"
 
 
 class Sentence(str):
@@ -185,6 +190,8 @@ def _shown(value: Value, speaker: Speaker) -> Iterator[str | At]:
                     first = False
                 else:
                     yield piece
+        case _ as never:
+            assert_never(never)
 
 
 def _packed(value: Value) -> Any:
@@ -201,6 +208,8 @@ def _packed(value: Value) -> Any:
             return {"capital": value.sentence.pack()}
         case str() | int():
             return value
+        case _ as never:
+            assert_never(never)
 
 
 def _unpacked(value: Any) -> Value:

@@ -18,11 +18,11 @@ import msgspec
 from msgspec import Struct
 
 from homing.languages.language import ENGLISH, LANGUAGES, Language
-from homing.languages.sentences import Sentence, Span, many, say, unpack
+from homing.languages.sentences import Sentence, Span, many, say
 from homing.model import State, show_id
 from homing.policy.certificates import date_text
 from homing.policy.explain import explain_change
-from homing.policy.notices import OPERATOR, Notice, NoticeKind, NoticeTarget
+from homing.policy.notices import OPERATOR, Notice, NoticeKind, NoticeTarget, fact_text
 from homing.policy.url import host_of
 
 LISTED_MAX = 50  # notices that a message describes one by one
@@ -138,7 +138,7 @@ def sentence(notice: Notice) -> Sentence:  # noqa: C901 - a sentence for each ki
             return say(
                 "Nothing is sent but a few test requests: {why}. Failures seen meanwhile count "
                 "against no endpoint. Check the network and the resolver of {process}.",
-                why=unpack(facts.get("why", "")),
+                why=fact_text(facts, "why"),
                 process=facts.get("process") or say("this server"),
             )
         case NoticeKind.OUTAGE_OVER:
@@ -148,7 +148,7 @@ def sentence(notice: Notice) -> Sentence:  # noqa: C901 - a sentence for each ki
             return say(
                 "A failover went to a standby that did not have all commits. {missing} Confirm it "
                 "on the page System, or with `homing lost-commits confirm`.",
-                missing=unpack(facts.get("text", "")),
+                missing=fact_text(facts, "text"),
             )
 
 
@@ -416,8 +416,8 @@ def _paragraphs(message: Message, escape: Callable[[str], str]) -> list[str]:
             which = say("URL: {url} (tenant {tenant})", url=notice.url, tenant=notice.tenant)
             lines.append(escape(said(which)))
         lines.append(escape(said(sentence(notice))))
-        if last := notice.facts.get("last"):
-            lines.append(escape(said(say("Last attempt: {failure}.", failure=unpack(last)))))
+        if last := fact_text(notice.facts, "last"):
+            lines.append(escape(said(say("Last attempt: {failure}.", failure=last))))
         lines.append(said(say("When: {time}", time=time_text(notice.at))))
         if found := link(notice, message.public_url):
             lines.append(said(say("Details: {url}", url=found)))

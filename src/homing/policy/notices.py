@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from homing.errors import FieldProblem, Invalid
 from homing.languages.language import ENGLISH, LANGUAGES
-from homing.languages.sentences import Sentence, say
+from homing.languages.sentences import Sentence, say, unpack
 from homing.model import State, Target, TextEnum
 from homing.policy.url import parse_url
 
@@ -183,9 +183,15 @@ def is_first_drop(reported_at: int, *, now: int) -> bool:
     return now - reported_at >= DAY_MS
 
 
-def fact(text: str) -> dict[str, Any] | str:
-    """A text as a fact of a notice; ``sentences.unpack`` reads it for every language."""
-    return text.pack() if isinstance(text, Sentence) else text
+def text_facts(name: str, text: str) -> dict[str, Any]:
+    """A text as facts of a notice: in English, which older versions show, and for all languages."""
+    said = {f"{name}_said": text.pack()} if isinstance(text, Sentence) else {}
+    return {name: str(text), **said}
+
+
+def fact_text(facts: Mapping[str, Any], name: str) -> str:
+    """The text that ``text_facts`` made into facts; empty if there is none."""
+    return unpack(facts.get(f"{name}_said") or facts.get(name, ""))
 
 
 def wants(kinds: Collection[NoticeKind], owner: str, notice: Notice) -> bool:

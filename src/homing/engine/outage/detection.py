@@ -28,7 +28,7 @@ from homing.engine.queue import EndpointQueue
 from homing.languages.sentences import say
 from homing.model import Failure, Lane, Outcome, State
 from homing.policy import outage as policy
-from homing.policy.notices import NoticeKind, fact
+from homing.policy.notices import NoticeKind, text_facts
 from homing.policy.outage import HostFailures, Needed, OutageState, Sign, Verdict, host_again
 
 log = structlog.get_logger("homing.outage")
@@ -380,7 +380,7 @@ class OutageDetector:
         self._suspicion, self.began_at, self._alert = None, now, True
         self._count += 1
         self._view = OutageView(state=OutageState.CONFIRMED, since=now, why=why)
-        self.on_change(NoticeKind.OUTAGE, {"why": fact(why)})
+        self.on_change(NoticeKind.OUTAGE, text_facts("why", why))
         self._dispatcher.capacity.begin_outage()
         self._release(suspicion.held, sender_error=True)
         self._canaries.begin()

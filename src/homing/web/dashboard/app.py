@@ -69,7 +69,9 @@ class DashboardApp:
         self.files = Files()
         self.live = Live(parts.app.status.fingerprint, parts.options.leaving)
         self._cookies = SessionCookies(parts.app.sessions.cookie_key)
-        self.targets = Targets(page.path for page in PAGES if page.method == "GET")
+        paths = [page.path for page in PAGES if page.method == "GET"]
+        self.targets = Targets(paths)  # after a sign-in
+        self.readable = Targets((*paths, SIGN_IN, CONFIRM))  # in another language
         self.renderer = Renderer(self.files, frozenset(page.path for page in PAGES))
 
     def routes(self) -> Iterator[BaseRoute]:
@@ -300,9 +302,7 @@ class _ChooseLanguage:
         await self._dashboard.respond(scope, receive, send, page)
 
     async def _choose(self, request: PageRequest) -> Response:
-        to = request.form().get("to", "")
-        own = to if to.partition("?")[0] in {SIGN_IN, CONFIRM} else self._dashboard.targets.own(to)
-        return request.choose_language(own)
+        return request.choose_language(self._dashboard.readable.own(request.form().get("to", "")))
 
 
 class _Confirm:

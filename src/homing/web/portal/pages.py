@@ -238,7 +238,7 @@ async def verify(request: PageRequest) -> Response:
     after = await request.app.subscriptions.verify(request.caller, request.number(SUBSCRIPTION))
     if after.is_unverified and after.receiver is not None:
         return request.done(
-            say("Not verified. {problem}", problem=after.receiver.problem), to=_at(after.id)
+            say("Not verified. {problem}", problem=after.receiver.why), to=_at(after.id)
         )
     return request.done(say("Verified."), to=_at(after.id))
 

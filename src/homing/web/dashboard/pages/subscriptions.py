@@ -241,7 +241,7 @@ async def rotate_signing_keys(request: PageRequest) -> Response:
 async def verify(request: PageRequest) -> Response:
     after = await request.app.subscriptions.verify(request.caller, request.number(SUBSCRIPTION))
     if after.is_unverified and after.receiver is not None:
-        problem = say("Not verified. {problem}", problem=after.receiver.problem)
+        problem = say("Not verified. {problem}", problem=after.receiver.why)
         return request.done(problem, to=_at(after.id))
     return request.done(say("Verified: the receiver owns the URL."), to=_at(after.id))
 

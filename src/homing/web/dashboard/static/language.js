@@ -14,12 +14,12 @@ export const whole = (value) => number(value, { maximumFractionDigits: 0 });
 
 const parts = new Intl.NumberFormat(language, grouped).formatToParts(1234.5);
 const [GROUP, DECIMAL] = ["group", "decimal"].map((type) => parts.find((it) => it.type === type).value);
-const NUMBER = new RegExp(`^-?[\\d${GROUP}]+([${DECIMAL}]\\d+)?( ?[%%])?$`);
+const NUMBER = new RegExp(`^-?[\\d${GROUP}]+([${DECIMAL}]\\d+)?( ?[%％])?$`);
 
 // The value of a number or of a percentage that a page shows; NaN if the text is neither.
 export function readNumber(text) {
   if (!NUMBER.test(text)) return NaN;
-  return Number(text.replaceAll(GROUP, "").replace(DECIMAL, ".").replace(/ ?[%%]$/, ""));
+  return Number(text.replaceAll(GROUP, "").replace(DECIMAL, ".").replace(/ ?[%％]$/, ""));
 }
 
 const fill = (text, values) => text.replace(/\{([a-z_0-9]+)\}/g, (place, name) => (name in values ? values[name] : place));
