@@ -42,7 +42,8 @@ def _watched_loop() -> asyncio.AbstractEventLoop:
 
 
 _new_loop = uvloop.new_event_loop
-uvloop.new_event_loop = _watched_loop  # type: ignore[assignment]
+if FILE in os.environ:  # Who only imports the name of the variable keeps their loop.
+    uvloop.new_event_loop = _watched_loop  # type: ignore[assignment]
 
 if __name__ == "__main__":
     main()
