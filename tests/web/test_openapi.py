@@ -95,3 +95,9 @@ def test_the_workfront_door_takes_keys_and_refuses_in_its_own_way() -> None:
         assert entry["security"] == [{name: []} for name in schemes]
         (refused,) = entry["responses"]["401"]["content"].values()
         assert refused["schema"] == {"$ref": "#/components/schemas/WorkfrontProblem"}
+
+
+def test_an_operation_with_parameters_says_that_its_url_may_be_too_long() -> None:
+    for operation in OPERATIONS:
+        responses = DOCUMENT["paths"][operation.path][operation.method.lower()]["responses"]
+        assert ("414" in responses) is bool(operation.params), operation.id

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.json import schema_components
 
 from homing import __version__
-from homing.errors import Forbidden, HomingError, NotAuthorized, TooMany
+from homing.errors import Forbidden, HomingError, NotAuthorized, TooMany, UrlTooLong
 from homing.policy.cloudevents import REQUIRED, SPEC_VERSION
 from homing.web.api.cloudevents import BATCHED, STRUCTURED
 from homing.web.operation import Operation
@@ -145,6 +145,8 @@ def _responses(operation: Operation, refs: dict[type[Struct], dict[str, Any]]) -
     errors: list[type[HomingError]] = list(operation.errors)
     if not operation.open:
         errors += [NotAuthorized, Forbidden, TooMany]
+    if operation.params:
+        errors.append(UrlTooLong)
     problem = refs[_problem(operation)]
     by_status: dict[int, list[str]] = {}
     for error in errors:
