@@ -50,6 +50,11 @@ class Orphans:
         return self.kills == self.wanted
 
     @property
+    def outcomes_lost(self) -> int:
+        """Sent, and not in the store as sent: still pending, or read from there and sent again."""
+        return self.pending + self.duplicated
+
+    @property
     def bad(self) -> int:
         wrong = self.integrity != "ok" or self.accepted != self.asked or self.balance != 0
         sent = self.lost + self.unexpected + self.duplicated

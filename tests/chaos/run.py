@@ -162,7 +162,7 @@ def parts(*, quick: bool, seed: int, every_call: bool) -> list[Part]:
                     lambda at: kill_the_writer(at, kills=5, seed=seed, argv=build("acks_anyway")),
                 ),
                 Control(
-                    "duplicated",
+                    "outcomes_lost",
                     lambda at: kill_the_writer(
                         at, kills=5, seed=seed, argv=build("gives_outcomes_up")
                     ),
