@@ -14,10 +14,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from urllib.parse import urlencode
 
 from playwright.sync_api import Page, Route, expect, sync_playwright
 
 from homing.testing import HomingServer, running_server
+from homing.web.dashboard.pages.simulator import DEFAULTS
 from net.zoo import Zoo, issue
 
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
@@ -154,8 +156,11 @@ def main() -> None:
             height=1080,
             dark=True,
         )
-        asked = f"/simulator?endpoint={failing.id}&outage=30h"
-        take(page, server, asked, "dashboard-simulator.png", height=1080, dark=False)
+        outage = {"from": "1h", "to": "31h", "run_for": "3d", "every": "5m"}
+        asked = urlencode({**DEFAULTS, **outage, "endpoint": failing.id})
+        take(
+            page, server, f"/simulator?{asked}", "dashboard-simulator.png", height=1080, dark=False
+        )
         browser.close()
 
 
