@@ -129,7 +129,7 @@ def test_a_target_that_is_no_text_is_refused() -> None:
         browser = Browser(house.app)
         got = await browser.send("/sign-in", key=KEY, to="/\0/evil.example")
         assert (got.status, "location" in got.headers) == (422, False)
-        assert "to: must be Unicode text without NUL" in text(got)
+        assert "to must be Unicode text without NUL" in text(got)
 
     live(story)
 

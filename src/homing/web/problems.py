@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import structlog
 from msgspec import Struct
 from msgspec.json import encode
@@ -16,6 +18,7 @@ from homing.errors import (
     TooMany,
     Unavailable,
 )
+from homing.languages.language import Language
 from homing.languages.sentences import say
 from homing.web.response import Headers, Response
 
@@ -128,6 +131,13 @@ def refusal_headers(error: HomingError) -> Headers:
     if error.http_status in {408, 413, 414, 431}:
         return (_CLOSE,)
     return ()
+
+
+def reasons_text(problems: Iterable[FieldProblem], language: Language) -> str:
+    """The problems of fields as sentences in a person's language; the same on every page."""
+    return " ".join(
+        language.text(say("{field} {reason}.", field=it.field, reason=it.reason)) for it in problems
+    )
 
 
 def _first(problems: tuple[FieldProblem, ...]) -> str:

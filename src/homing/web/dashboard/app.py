@@ -48,6 +48,7 @@ from homing.web.problems import (
     NoSuchPath,
     Unexpected,
     log_unexpected,
+    reasons_text,
     refusal_headers,
 )
 from homing.web.query import Query
@@ -440,11 +441,8 @@ def session_of(person: Caller) -> KeySession:
 
 def error_texts(error: HomingError, language: Language) -> tuple[str, str]:
     """The title and the text of an error, for people."""
-    reasons = (
-        language.text(say("{field}: {reason}.", field=it.field, reason=it.reason))
-        for it in error.problems
-    )
-    return language.message(error.title), " ".join(reasons) or language.text(error.detail)
+    reasons = reasons_text(error.problems, language)
+    return language.message(error.title), reasons or language.text(error.detail)
 
 
 def _host(headers: Mapping[bytes, bytes]) -> str:

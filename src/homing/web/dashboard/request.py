@@ -20,6 +20,7 @@ from homing.ports import KeySession
 from homing.web.dashboard.cookies import read_cookie
 from homing.web.dashboard.forms import FORM_BYTES_MAX
 from homing.web.dashboard.sessions import SECRET_LIFE_S, SessionCookies
+from homing.web.problems import reasons_text
 from homing.web.query import Query
 from homing.web.response import Headers, Response
 from homing.web.texts import check_texts
@@ -166,10 +167,7 @@ class PageRequest:
 
     def reasons(self, problems: Iterable[FieldProblem]) -> str:
         """The problems of fields as sentences in the reader's language."""
-        return " ".join(
-            self.language.text(say("{field} {reason}.", field=it.field, reason=it.reason))
-            for it in problems
-        )
+        return reasons_text(problems, self.language)
 
     # --- responses ---------------------------------------------------------------------------
 

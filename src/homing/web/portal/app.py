@@ -58,7 +58,13 @@ from homing.web.dashboard.sessions import SessionCookies
 from homing.web.dashboard.targets import Targets
 from homing.web.options import WebParts
 from homing.web.portal.pages import HOME, PAGES
-from homing.web.problems import MethodNotAllowed, NoSuchPath, log_unexpected, refusal_headers
+from homing.web.problems import (
+    MethodNotAllowed,
+    NoSuchPath,
+    log_unexpected,
+    reasons_text,
+    refusal_headers,
+)
 from homing.web.query import Query
 from homing.web.response import Headers, Response, send_response
 
@@ -519,8 +525,8 @@ def texts_of(error: HomingError, language: Language) -> tuple[str, str]:
     if sentences := _sentences_of(error):
         title, *rest = map(language.text, sentences)
         return title, "".join(rest)
-    reasons = (f"{it.field}: {language.text(it.reason)}." for it in error.problems)
-    return language.message(error.title), " ".join(reasons) or language.text(error.detail)
+    reasons = reasons_text(error.problems, language)
+    return language.message(error.title), reasons or language.text(error.detail)
 
 
 def _sentences_of(error: HomingError) -> tuple[Sentence, ...]:
