@@ -1,10 +1,9 @@
 """Scoreboard 12 and 15 for real: bad neighbours on a server do not slow down healthy URLs.
 
 A real server and a real receiver, each a process of its own. Healthy URLs are offered a steady load
-far below what a machine carries, in turns with and without the noise: a turn's figure is its 99th
-percentile from the time an event was to be published to its arrival, and the medians over all turns
-are compared. So what else runs on the machine falls on both sides alike; where it may, the run goes
-ahead of it.
+far below what a machine carries, in turns with and without the noise: the latencies from the time
+an event was to be published to its arrival are compared (``part.Latencies``). The run has priority
+over everything else on the machine, where it may.
 """
 
 from __future__ import annotations
@@ -12,16 +11,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import statistics
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from acceptance.running import HONEST, Line, Server
 from security.island import FarSide, far_side
-from security.part import Part, Toll, undisturbed
+from security.part import Latencies, Part, Toll, undisturbed
 
 FLOODS = ("-m", "security.floods")
 SETTINGS = """
@@ -31,7 +29,6 @@ delays_ms = [86400000]
 rate_after_attempts = {after}
 probe_every_ms = 1000
 """
-RATIO_MAX = 1.2
 EVERY_S = 0.02  # from one healthy event to the next
 BATCH = 1_000
 DEADLINE_MS = 5_000
@@ -178,37 +175,20 @@ async def town(
             await server.terminate()
 
 
-def p99(lags: Sequence[float]) -> float:
-    return sorted(lags)[int(len(lags) * 0.99)]
-
-
-def compare(toll: Toll, quiet: list[float], loud: list[float]) -> None:
-    """Medians of what each turn had as its 99th percentile."""
-    ratio = statistics.median(loud) / statistics.median(quiet)
-    toll.figures |= {
-        "quiet_p99_ms": round(statistics.median(quiet), 1),
-        "loud_p99_ms": round(statistics.median(loud), 1),
-        "ratio": round(ratio, 3),
-        "turns": len(loud),
-    }
-    if ratio > RATIO_MAX:
-        toll.blame(f"the healthy had {ratio:.2f} times their p99")
-
-
 # --- 12 -------------------------------------------------------------------------------------
 
 
 async def noisy(folder: Path, noise: Noise) -> Toll:
     """Some hang, one has a backlog; the noise is held back in every other turn."""
-    toll, quiet, loud = Toll(), list[float](), list[float]()
+    toll, lags = Toll(), Latencies()
     with undisturbed(toll):
         async with town(folder, argv=noise.argv, rate_after_attempts=1_000_000) as at:
-            await _turns(at, noise, toll, quiet, loud)
-    compare(toll, quiet, loud)
+            await _turns(at, noise, toll, lags)
+    lags.judge(toll)
     return toll
 
 
-async def _turns(at: Town, noise: Noise, toll: Toll, quiet: list[float], loud: list[float]) -> None:
+async def _turns(at: Town, noise: Noise, toll: Toll, lags: Latencies) -> None:
     await at.far.tell("set", delay_s=NOISE_DELAY_S)
     await at.subscribe("ok", noise.urls - noise.hang - 1, own_type=True)
     await at.subscribe("hang", noise.hang)
@@ -218,14 +198,14 @@ async def _turns(at: Town, noise: Noise, toll: Toll, quiet: list[float], loud: l
     await at.offer("first", 2.0)
     hanging = 0
     for n in range(noise.turns):
-        quiet.append(p99(await at.offer(f"quiet {n}", noise.turn_s)))
+        lags.quiet.append(await at.offer(f"quiet {n}", noise.turn_s))
         await at.each("slow", "enable")
         await at.each("hang", "enable")
         await at.publish("hang", EACH)
         await at.publish("slow", 200)
         await at.until_far("hanging", least=noise.hang)
         hanging = max(hanging, (await at.far.tell("books"))["hanging"])
-        loud.append(p99(await at.offer(f"loud {n}", noise.turn_s)))
+        lags.loud.append(await at.offer(f"loud {n}", noise.turn_s))
         books = await at.far.tell("books")
         await _hold(at)
     ledger = await at.ask("GET", "/v1/ledger")
@@ -250,10 +230,10 @@ async def recovery(
     folder: Path, *, waiting: int, turns: int, turn_s: float = 5.0, argv: tuple[str, ...] = HONEST
 ) -> Toll:
     """A URL is disabled, a backlog gathers, it heals; and again by a person, turn by turn."""
-    toll, quiet, loud = Toll(), list[float](), list[float]()
+    toll, lags = Toll(), Latencies()
     with undisturbed(toll):
         async with town(folder, argv=argv, rate_after_attempts=100) as at:
-            ramps = await _recoveries(at, waiting, Turns(turns, turn_s), quiet, loud)
+            ramps = await _recoveries(at, waiting, Turns(turns, turn_s), lags)
     over = sum(one["over"] for one in ramps)
     peak, second = (max(one[key] for one in ramps) for key in ("peak", "second"))
     toll.fired = sum(one["responded"] for one in ramps)
@@ -263,12 +243,12 @@ async def recovery(
         toll.blame(f"{over} requests beyond the ramp, {peak} at a time")
     if second > most + SLOTS:
         toll.blame(f"{second} requests in one second")
-    compare(toll, quiet, loud)
+    lags.judge(toll)
     return toll
 
 
 async def _recoveries(
-    at: Town, waiting: int, turns: Turns, quiet: list[float], loud: list[float]
+    at: Town, waiting: int, turns: Turns, lags: Latencies
 ) -> list[dict[str, int]]:
     """By a probe, then by a person; the ramp of each."""
     ramps: list[dict[str, int]] = []
@@ -279,12 +259,12 @@ async def _recoveries(
     await at.publish("ill", waiting)
     await at.offer("first", 2.0)
     for n in range(turns.count):
-        quiet.append(p99(await at.offer(f"quiet {n}", turns.each_s)))
+        lags.quiet.append(await at.offer(f"quiet {n}", turns.each_s))
         if n:
             await at.each("ill", "enable")
         else:
             await healed(at)
-        loud.append(p99(await at.offer(f"loud {n}", turns.each_s)))
+        lags.loud.append(await at.offer(f"loud {n}", turns.each_s))
         await at.each("ill", "freeze")
         ramps.append(await landed(at))
         await at.far.tell("set", probes=0)

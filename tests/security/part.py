@@ -1,10 +1,17 @@
-"""The parts of every long test: a scoreboard line, a run, and a broken build that must fail."""
+"""The parts of every long test: a scoreboard line, a run, and a broken build that must fail.
+
+Parts about neighbours compare latencies of turns with an attack (loud) and without one (quiet).
+Other programs and the host of a virtual machine disturb some turns of both kinds, and a disturbance
+only adds to a latency; an attack that harms others does so in all its turns. So the calmer half of
+the turns of each kind is compared.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Awaitable, Callable, Iterator
+import statistics
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,6 +48,44 @@ class Part:
     run: Run
     control: Run | None = None
     why_none: str = ""
+
+
+RATIO_MAX = 1.25  # of the latencies beside an attack to those without
+
+
+class Latencies:
+    """The latencies of a tenant in milliseconds, turn by turn, beside an attack and without."""
+
+    def __init__(self) -> None:
+        self.quiet: list[list[float]] = []
+        self.loud: list[list[float]] = []
+
+    def judge(self, toll: Toll) -> None:
+        """Put the percentiles and their ratios into the figures, and blame ratios too high."""
+        for name, of in (("p50", p50), ("p99", p99)):
+            quiet, loud = (calm(list(map(of, turns))) for turns in (self.quiet, self.loud))
+            ratio = loud / quiet
+            toll.figures |= {
+                f"quiet_{name}_ms": round(quiet, 1),
+                f"loud_{name}_ms": round(loud, 1),
+                f"{name}_ratio": round(ratio, 3),
+            }
+            if ratio > RATIO_MAX:
+                toll.blame(f"the other tenant had {ratio:.2f} times its {name}")
+        toll.figures["turns"] = len(self.loud)
+
+
+def calm(turns: Sequence[float]) -> float:
+    """The median of the lower half of the figures of some turns."""
+    return statistics.median(sorted(turns)[: (len(turns) + 1) // 2])
+
+
+def p50(lags: Sequence[float]) -> float:
+    return statistics.median(lags)
+
+
+def p99(lags: Sequence[float]) -> float:
+    return sorted(lags)[int(len(lags) * 0.99)]
 
 
 @contextlib.contextmanager

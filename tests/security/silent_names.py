@@ -4,7 +4,7 @@
 (``island.way_in``) prints what it counted as a line of JSON; ``beside_silent_names`` is how others
 call it. The name server of the island does not respond for one tenant's names. The other tenant has
 so many hosts that a connection is never used twice: each of its deliveries needs a look-up.
-Quiet and loud turns alternate, and the medians of all turns are compared.
+Quiet and loud turns alternate, and their latencies are compared (``part.Latencies``).
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import statistics
 import sys
 import tempfile
 from dataclasses import asdict
@@ -23,17 +22,14 @@ from msgspec import Struct
 
 from acceptance.running import HONEST, Server
 from security.island import SILENT, ZONE, Island, island, name_of, way_in
-from security.neighbours import Town, p99
-from security.part import Part, Toll, undisturbed
+from security.neighbours import Town
+from security.part import Latencies, Part, Toll, undisturbed
 
-RATIO_MAX = 1.25
 ONE_QUEUE = ("-m", "security.one_queue")
 SETTINGS = "[policies.rarely]\ndelays_ms = [86400000]\n[health]\nrate_after_attempts = 1000000\n"
 ARRIVE_WITHIN_S = 30.0
 LOOK_UPS_END_S = 12.0  # The C library gives up after ten seconds.
 SAMPLES_MIN = 20
-
-Figures = dict[str, list[float]]  # by name, one for each turn
 
 
 class Spec(Struct, frozen=True):
@@ -53,7 +49,7 @@ def silent_name_parts(*, quick: bool, seed: int) -> list[Part]:
     if way_in() is None:
         print("NO NETWORK NAMESPACES ON THIS MACHINE: silent names are left out of scoreboard 32.")
         return []
-    whole = Spec(dead=200, hosts=400, turns=2 if quick else 8)
+    whole = Spec(dead=200, hosts=400, turns=4 if quick else 8)
     broken = Spec(dead=200, hosts=400, turns=1, argv=ONE_QUEUE)
     return [
         Part(
@@ -112,36 +108,17 @@ async def inside(spec: Spec, folder: Path) -> Toll:
 
 
 async def _turns(at: Town, here: Island, spec: Spec, toll: Toll) -> None:
-    quiet: Figures = {"p50": [], "p99": []}
-    loud: Figures = {"p50": [], "p99": []}
+    lags = Latencies()
     await _subscribe(at, spec)
     await at.offer("first", 1.0)
     for n in range(spec.turns):
-        _note(quiet, await at.offer(f"quiet {n}", spec.turn_s))
+        lags.quiet.append(await at.offer(f"quiet {n}", spec.turn_s))
         await _make_noise(at, here, spec)
         async with asyncio.timeout(spec.turn_s + ARRIVE_WITHIN_S):
-            _note(loud, await at.offer(f"loud {n}", spec.turn_s))
+            lags.loud.append(await at.offer(f"loud {n}", spec.turn_s))
         await at.each("dead", "freeze")
         await asyncio.sleep(spec.rest_s if n + 1 < spec.turns else 0)
-    _compare(toll, quiet, loud)
-
-
-def _note(turns: Figures, lags: list[float]) -> None:
-    turns["p50"].append(statistics.median(lags))
-    turns["p99"].append(p99(lags))
-
-
-def _compare(toll: Toll, quiet: Figures, loud: Figures) -> None:
-    for name, figures in quiet.items():
-        before, beside = statistics.median(figures), statistics.median(loud[name])
-        ratio = beside / before
-        toll.figures |= {
-            f"quiet_{name}_ms": round(before, 1),
-            f"loud_{name}_ms": round(beside, 1),
-            f"{name}_ratio": round(ratio, 3),
-        }
-        if ratio > RATIO_MAX:
-            toll.blame(f"the other tenant had {ratio:.2f} times its {name}")
+    lags.judge(toll)
 
 
 def _read_books(toll: Toll, path: Path) -> None:

@@ -65,10 +65,10 @@ def test_a_template_that_fails_is_told_as_a_page(
 ) -> None:
     render = Renderer.render
 
-    def failing(self: Renderer, template: str, values: dict[str, Any]) -> bytes:
+    async def failing(self: Renderer, template: str, values: dict[str, Any], *more: Any) -> bytes:
         if template in broken:
             raise UndefinedError("'secret' is undefined")
-        return render(self, template, values)
+        return await render(self, template, values, *more)
 
     async def story(house: House) -> None:
         browser = Browser(house.app)

@@ -112,7 +112,7 @@ async def _asked(browser: Browser, entry: Entry, path: str, form: str) -> Got:
 
 
 def _names(got: Got, entry: Entry) -> bool:
-    return f"{entry.field}: must be" in text(got)
+    return f"{entry.field} must be" in text(got)
 
 
 async def test_a_script_of_a_page_gets_the_name_too(app: ASGIApp) -> None:

@@ -109,20 +109,20 @@ class DashboardApp:
     # --- responses ---------------------------------------------------------------------------
 
     async def send(self, send: Send, response: Response | Shown, request: PageRequest) -> None:
-        await send_response(send, self._rendered(response, request), security_headers=HEADERS)
+        await send_response(send, await self._rendered(response, request), security_headers=HEADERS)
 
-    def _rendered(self, response: Response | Shown, request: PageRequest) -> Response:
+    async def _rendered(self, response: Response | Shown, request: PageRequest) -> Response:
         """The response as HTML; if a template fails, an error page."""
         for shown in (response, self.refused(Unexpected(SEE_LOG), request)):
             if isinstance(shown, Response):
                 return shown
             try:
-                return self._render(shown, request)
+                return await self._render(shown, request)
             except Exception as error:  # noqa: BLE001 - the details belong in the log
                 log_unexpected(error, method="", path=request.target)
         return Response(500, FALLBACK_PAGE, HTML)
 
-    def _render(self, response: Shown, request: PageRequest) -> Response:
+    async def _render(self, response: Shown, request: PageRequest) -> Response:
         message, deletion = request.message()
         values = {
             "request": request,
@@ -134,7 +134,7 @@ class DashboardApp:
             **ROLES,
             **response.values,
         }
-        body = self.renderer.render(response.template, values, request.language)
+        body = await self.renderer.render(response.template, values, request.language)
         spoken = (b"content-language", request.language.code.encode())
         return Response(response.status, body, HTML, (*response.headers, *deletion, spoken))
 

@@ -1,12 +1,18 @@
 """Renders the templates, in the language of the reader. Values are escaped: they are text, never
-markup."""
+markup.
+
+To compile a template takes tens of milliseconds, for which the event loop would stand still. So a
+thread compiles it, with all templates that it uses, before it is rendered for the first time.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
+from jinja2.meta import find_referenced_templates
 from jinja2.runtime import Context
 from markupsafe import Markup
 
@@ -135,20 +141,34 @@ class Renderer:
     def __init__(self, files: Files, paths: frozenset[str]) -> None:
         self._writers = {code: Writer(it) for code, it in LANGUAGES.items()}
         self._writer = self._writers[ENGLISH.code]
+        self._loader = PackageLoader("homing.web.dashboard", "templates")
         self._env = self._environment(files)
         self._env.globals["paths"] = paths
+        self._compiled: set[str] = set()
 
-    def render(
+    async def render(
         self, template: str, values: Mapping[str, Any], language: Language = ENGLISH
     ) -> bytes:
+        if template not in self._compiled:
+            await asyncio.to_thread(self._compile, template)
         self._writer = self._writers[language.code]
         text = self._env.get_template(template).render(language=language, **values)
         return text.encode()
 
+    def _compile(self, template: str) -> None:
+        """Compile a template and the templates that it names. Runs on a thread."""
+        source = self._loader.get_source(self._env, template)[0]
+        for used in find_referenced_templates(self._env.parse(source)):
+            if used is not None and used not in self._compiled:
+                self._compile(used)
+        self._env.get_template(template)
+        self._compiled.add(template)
+
     def _environment(self, files: Files) -> Environment:
         """The Jinja environment with the filters that templates use."""
         env = Environment(
-            loader=PackageLoader("homing.web.dashboard", "templates"),
+            loader=self._loader,
+            auto_reload=False,  # Otherwise each page would ask for the time of each file.
             autoescape=True,
             undefined=StrictUndefined,
             trim_blocks=True,

@@ -261,11 +261,11 @@ class PortalApp:
     ) -> None:
         """Sends a response with the security headers of the tenant's portal."""
         if isinstance(response, Shown):
-            response = self._render(response, request, session, looks)
+            response = await self._render(response, request, session, looks)
         sites = ANYBODY if looks is None else policy_sources(looks.frame_ancestors).encode()
         await send_response(send, response, security_headers=headers_for(sites))
 
-    def _render(
+    async def _render(
         self,
         shown: Shown,
         request: PageRequest,
@@ -290,7 +290,7 @@ class PortalApp:
             **shown.values,
         }
         try:
-            body = self._renderer.render(shown.template, values, request.language)
+            body = await self._renderer.render(shown.template, values, request.language)
         except Exception as error:  # noqa: BLE001 - the details belong in the log
             log_unexpected(error, method="", path="/portal")
             text = " ".join(map(request.language.text, TROUBLE))
