@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import hypothesis
 import pytest
+import structlog
 
 # No test depends on the machine's speed.
 hypothesis.settings.register_profile(
@@ -14,6 +16,16 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("homing")
 
 pytest_plugins = ["postgres", "stores"]
+
+_configure = structlog.configure
+
+
+def _configure_uncached(**given: Any) -> None:
+    """A logger that a server in this process has cached would not be seen by ``capture_logs``."""
+    _configure(**given | {"cache_logger_on_first_use": False})
+
+
+structlog.configure = _configure_uncached  # type: ignore[assignment]  # Its arguments are the same.
 
 _ran: Counter[str] = Counter()
 _browser: Counter[str] = Counter()

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any
 
 _WALKING = {
-    *("copy", "count", "decode", "encode", "extend", "find", "index", "insert", "isascii", "join"),
+    *("copy", "count", "decode", "encode", "find", "index", "insert", "isascii", "join"),
     *("lower", "lstrip", "partition", "remove", "replace", "reverse", "rfind", "rindex"),
     *("rpartition", "rsplit", "rstrip", "sort", "split", "splitlines", "strip", "translate"),
     "upper",
