@@ -40,11 +40,11 @@ def open_idle(port: int, count: int) -> list[socket.socket]:
     return lines
 
 
-async def publish_once(port: int, key: str) -> int:
+async def publish_once(port: int, key: str, *, within_s: float = WITHIN_S) -> int:
     """The status of one publish on a connection of its own; 0 if there was no response."""
     line = Line(port)
     try:
-        async with asyncio.timeout(WITHIN_S):
+        async with asyncio.timeout(within_s):
             event = {"type": "a.b", "id": key, "data": 1}
             return (await line.ask("POST", "/v1/events", event)).status
     except (OSError, EOFError):

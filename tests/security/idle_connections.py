@@ -14,10 +14,12 @@ from pathlib import Path
 
 from acceptance.running import Line, Receiver, Server
 from acceptance.test_connections import SAID, WITHIN_S, limited, publish_once
+from homing.web.limits import HEAD_WITHIN_S
 from security.part import Part, Toll
 
 OPENERS = 50  # that open connections side by side
 EVERY_S = 0.02
+RESPONSE_WITHIN_S = HEAD_WITHIN_S / 2  # before the age of idle connections makes room
 BOUNDLESS = "import homing.web.connections as it; it.ConnectionLimit.made = lambda *_: None; "
 
 
@@ -91,7 +93,9 @@ async def crowded(folder: Path, *, idle: int, limit: int, published: int, before
                         await asyncio.sleep(0.05)
                 codes = []
                 for n in range(published):
-                    codes.append(await publish_once(server.port, f"e{n}"))
+                    codes.append(
+                        await publish_once(server.port, f"e{n}", within_s=RESPONSE_WITHIN_S)
+                    )
                     await asyncio.sleep(EVERY_S)
                 toll.figures |= {"opened": crowd.opened, "open": crowd.open}
             responded = codes.count(202)

@@ -106,12 +106,14 @@ class FarSide:
 
     def __init__(self, process: asyncio.subprocess.Process, port: int) -> None:
         self._process, self.port = process, port
+        self._telling = asyncio.Lock()  # One order at a time: responses have no number.
 
     async def tell(self, do: str, **more: Any) -> Any:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"do": do, **more}).encode() + b"\n")
-        line = await self._process.stdout.readline()
+        async with self._telling:
+            self._process.stdin.write(json.dumps({"do": do, **more}).encode() + b"\n")
+            line = await self._process.stdout.readline()
         assert line, "the receiver is gone"
         return json.loads(line)
 

@@ -24,6 +24,7 @@ from security.part import Part, Toll, undisturbed
 DRIPS = 300
 SETTLE_S = 0.5  # after 300 connections were made
 DEADLINE_MS = 5_000
+READ_WITHIN_S = 0.5  # A reset takes away what has arrived and was not read.
 HEALTHY_URLS = 10
 RATIO_MIN = 0.95
 RSS_MORE_MAX = 64 * 1024 * 1024
@@ -234,6 +235,7 @@ async def _misbehave(call: Call) -> None:
     await call.say(*row.parts)
     match row.end:
         case End.RESET:
+            await asyncio.sleep(READ_WITHIN_S)
             call.reset()
         case End.HOLD:
             await call.gone()
