@@ -15,6 +15,7 @@ import pytest
 
 from client.hooks import Hook, hook
 from homing.errors import BadSetting
+from homing.model import bucket_of, id_floor
 from homing.server.serve import serving
 from homing.server.settings import Settings
 from homing.store import migrate as migrate_module
@@ -33,6 +34,7 @@ SCHEMAS = [
     pytest.param(it, marks=[] if it in EVERY_RUN else pytest.mark.long)
     for it in range(OLDEST, NEWEST + 1)
 ]
+WITHIN_S = 60.0
 KEY = "hk_upgrade-test-key-012345"
 SECRET = "aG9taW5nIGFjY2VwdGFuY2UgdGVzdCBzZWFsIGtleSE="
 
@@ -40,9 +42,8 @@ SECRET = "aG9taW5nIGFjY2VwdGFuY2UgdGVzdCBzZWFsIGtleSE="
 def rows(schema: int, url: str) -> dict[str, dict[str, Any]]:
     """A subscription with an event that is pending, in the columns of this schema."""
     now = int(time.time() * 1000)
-    first = (now - 60_000) << 22  # An id tells when it was made.
-    bucket = 0
-    owned = {"tenant": "default", "bucket": bucket}
+    first = id_floor(now - 60_000)
+    owned = {"tenant": "default", "bucket": bucket_of("default", url)}
     return {
         "subscription": {
             "id": first,
@@ -135,7 +136,9 @@ async def check(settings: Settings, receiver: Hook) -> None:
                 (kept,) = client.subscriptions()
                 assert kept.description == "from long ago"
                 client.publish("a.b", {"n": 2}, id="new")
+                end = time.monotonic() + WITHIN_S
                 while [it.status for it in client.deliveries()] != ["delivered", "delivered"]:
+                    assert time.monotonic() < end
                     time.sleep(0.01)
 
         await asyncio.to_thread(use)
