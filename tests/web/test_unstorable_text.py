@@ -25,22 +25,16 @@ ESCAPED = ("%00", "%ED%A0%80", "%FF")
 IN_PATHS = ("%00",)
 
 
-@pytest.fixture(params=("sqlite", "postgres"))
-def server(request: pytest.FixtureRequest) -> Server | None:
-    """The PostgreSQL server, or None: SQLite."""
-    return request.getfixturevalue("postgres") if request.param == "postgres" else None
-
-
 @pytest.fixture
-async def app(server: Server | None, tmp_path: Path) -> AsyncIterator[ASGIApp]:
-    """The whole application on each store."""
+async def app(postgres: Server, tmp_path: Path) -> AsyncIterator[ASGIApp]:
+    """The whole application on PostgreSQL: what is not refused before it is an error there."""
     settings = Settings.of(
         grace_ms=1_000,
         writer="thread",
         data=str(tmp_path),
-        database_url="" if server is None else await server.make(),
+        database_url=await postgres.make(),
     )
-    async with running(settings, admin_key=KEY, in_memory=server is None) as house:
+    async with running(settings, admin_key=KEY) as house:
         yield cast("ASGIApp", house.config.app)
 
 
