@@ -44,6 +44,7 @@ from homing.policy.encryption_keys import read_keys
 from homing.ports import NewEvent
 from homing.server.settings import DATABASE_FILE
 from homing.store import rows
+from homing.store.catalog_versions import raise_catalog
 from homing.store.encryption import EncryptionKeys, FieldCipher
 from homing.store.sqlite import SqliteDb
 from homing.store.tx import Tx
@@ -86,9 +87,8 @@ class Backlog:
         encrypted = [fields.encrypt(it) for it in made]
 
         async def work(tx: Tx) -> None:
-            raised = await tx.one("catalog_raise")
-            assert raised is not None
-            stored = [replace(it, version=raised[0]) for it in encrypted]
+            version = await raise_catalog(tx)
+            stored = [replace(it, version=version) for it in encrypted]
             await tx.insert("endpoint", [rows.endpoint_row(it) for it in endpoints])
             await tx.insert("subscription", [rows.subscription_row(it) for it in stored])
 

@@ -96,6 +96,24 @@ def test_the_cost_of_payload_fields_is_also_a_ratio_to_a() -> None:
     assert found == {"c/a": [4.0], "q/c": [0.5], "q/a": [2.0]}
 
 
+def test_the_databases_of_parts_g_h_j_and_l_can_be_written(tmp_path: Path) -> None:
+    """Parts g, h and j failed since a statement that only bench/backlog.py used had a parameter."""
+    program = """
+import asyncio, sys
+from pathlib import Path
+from bench import backlog
+async def all_of_them(folder):
+    await backlog.write_waiting(folder / "g", count=20, urls=4)
+    await backlog.write_due(folder / "h", urls=4, port=9)
+    await backlog.write_history(folder / "j", count=20, urls=4)
+    await backlog.write_attempts(folder / "l", count=40, urls=4)
+asyncio.run(all_of_them(Path(sys.argv[1])))
+"""
+    argv = [sys.executable, "-c", program, str(tmp_path)]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.long
 def test_payload_fields_are_indexed_and_searched(tmp_path: Path) -> None:
     path = tmp_path / "figures.json"
