@@ -93,6 +93,7 @@ async def hand_over(
     )
 
 
+@pytest.mark.long
 async def test_a_restart_on_a_socket_that_was_handed_over_refuses_nobody(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=512) as listener:
         port = listener.getsockname()[1]

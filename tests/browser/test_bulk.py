@@ -19,6 +19,7 @@ def receiver() -> Iterator[Hook]:
         yield receiver
 
 
+@pytest.mark.long
 def test_a_replay_takes_what_was_dropped_unless_the_person_chooses_otherwise(
     person: Person, server: HomingServer, receiver: Hook
 ) -> None:

@@ -20,6 +20,7 @@ def receiver() -> Iterator[Hook]:
         yield receiver
 
 
+@pytest.mark.long
 def test_a_span_on_a_chart_is_put_into_words_and_leads_to_its_deliveries_and_their_replay(
     person: Person, server: HomingServer, receiver: Hook
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from playwright.sync_api import expect
 
 from browser.person import Person
@@ -20,6 +21,7 @@ SCHEMA = {
 }
 
 
+@pytest.mark.long
 def test_a_person_describes_a_type_publishes_its_sample_edits_and_deletes_it(
     person: Person, server: HomingServer
 ) -> None:

@@ -58,6 +58,7 @@ def test_the_first_delivery_takes_two_clicks_in_the_page(
     assert any(it.startswith("homing publish") for it in commands)
 
 
+@pytest.mark.long
 def test_a_filtered_subscription_is_added_and_tested_in_four_clicks(
     person: Person, server: HomingServer
 ) -> None:
@@ -81,6 +82,7 @@ def test_a_filtered_subscription_is_added_and_tested_in_four_clicks(
         assert len(receiver.came) == 1
 
 
+@pytest.mark.long
 def test_a_secret_is_rotated_in_four_clicks(person: Person, server: HomingServer) -> None:
     page = person.page
     server.client.subscribe("https://receiver.example/hook", ["*"])

@@ -93,6 +93,7 @@ def test_which_urls_fail_now_why_and_since_when_takes_one_click(
     assert person.clicks() <= 1
 
 
+@pytest.mark.long
 def test_what_failed_until_a_fix_is_replayed_with_four_clicks(
     person: Person, server: HomingServer, receiver: Hook
 ) -> None:
@@ -131,6 +132,7 @@ def test_what_failed_until_a_fix_is_replayed_with_four_clicks(
     assert person.clicks() <= 4
 
 
+@pytest.mark.long
 def test_a_person_tests_and_enables_a_url_from_its_incident(
     person: Person, server: HomingServer, receiver: Hook
 ) -> None:

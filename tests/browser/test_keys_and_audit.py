@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import expect
 
 from browser.person import Person
@@ -11,6 +12,7 @@ NAME = "A key with a long name that a person wrote without a thought about narro
 TENANT = "a-tenant-with-a-rather-long-name-0123456789"
 
 
+@pytest.mark.long
 def test_a_person_creates_and_revokes_a_key_and_finds_both_in_the_audit_log(
     person: Person, server: HomingServer
 ) -> None:

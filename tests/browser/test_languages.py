@@ -65,6 +65,7 @@ def test_a_page_is_in_the_language_of_the_browser_until_another_is_chosen(
         expect(page.get_by_role("button", name="Sign in")).to_be_visible()
 
 
+@pytest.mark.long
 def test_a_subscription_that_was_paused_says_so_at_once(
     chromium: Browser, server: HomingServer
 ) -> None:
@@ -76,6 +77,7 @@ def test_a_subscription_that_was_paused_says_so_at_once(
         expect(person.page.get_by_role("button", name="Resume…")).to_be_visible()
 
 
+@pytest.mark.long
 def test_numbers_and_times_are_written_in_the_language(
     chromium: Browser, server: HomingServer
 ) -> None:

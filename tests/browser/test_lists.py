@@ -21,6 +21,7 @@ def receiver() -> Iterator[Hook]:
         yield receiver
 
 
+@pytest.mark.long
 def test_rows_are_sorted_and_a_view_is_kept_under_a_name(
     person: Person, server: HomingServer, receiver: Hook
 ) -> None:

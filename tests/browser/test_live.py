@@ -65,6 +65,7 @@ def test_after_a_replay_badge_sentence_details_and_actions_agree(
     assert page.get_by_text("Window ends").count() == 0
 
 
+@pytest.mark.long
 def test_a_finished_bulk_replay_does_not_offer_to_stop_it(
     person: Person, server: HomingServer, receiver: Hook
 ) -> None:
@@ -166,6 +167,7 @@ def test_a_list_does_not_move_under_the_pointer_and_a_pill_shows_what_is_new(
     expect(page.locator("tr[data-row]")).to_have_count(8)  # As soon as nobody uses it.
 
 
+@pytest.mark.long
 def test_a_list_stays_while_text_in_it_is_selected_or_its_first_row_is_scrolled_past(
     person: Person, server: HomingServer, receiver: Hook
 ) -> None:
@@ -202,6 +204,7 @@ def test_a_list_stays_while_text_in_it_is_selected_or_its_first_row_is_scrolled_
     person.keeps("deliveries-paused")
 
 
+@pytest.mark.long
 def test_rows_of_a_list_that_stays_still_tell_the_truth(
     person: Person, server: HomingServer, receiver: Hook
 ) -> None:

@@ -77,6 +77,7 @@ def test_a_person_freezes_tests_and_replays(
     person.keeps("endpoint-frozen")
 
 
+@pytest.mark.long
 def test_the_pages_stand_wide_and_narrow_light_and_dark_without_barriers(
     person: Person, server: HomingServer, receiver: Hook
 ) -> None:

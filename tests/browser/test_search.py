@@ -81,6 +81,7 @@ def test_an_invoice_is_found_from_any_page_with_the_keyboard(
         expect(page).to_have_url(server.url + address)
 
 
+@pytest.mark.long
 def test_several_are_listed_and_opened_with_the_keyboard(
     person: Person, server: HomingServer
 ) -> None:

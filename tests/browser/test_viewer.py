@@ -73,6 +73,7 @@ def rows(page: Page, box: str) -> str:
     return "\n".join(page.locator(f"{box} .v-row").all_inner_texts())
 
 
+@pytest.mark.long
 def test_a_body_is_shown_as_it_was_sent_and_hidden_characters_are_named(
     person: Person, server: HomingServer, receiver: Hook
 ) -> None:

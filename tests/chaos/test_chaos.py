@@ -92,6 +92,7 @@ async def test_a_kill_at_a_write_a_sync_a_send_or_a_connect_loses_nothing(tmp_pa
     assert toll.fired > 0
 
 
+@pytest.mark.long
 async def test_an_old_database_is_upgraded_over_a_kill_at_every_statement(tmp_path: Path) -> None:
     toll = await upgrade_over_kills("sqlite", tmp_path, rows=20_000)
     print(toll)

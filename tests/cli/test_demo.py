@@ -19,6 +19,7 @@ from homing.cli.demo.rules import SPEED, demo_rules, demo_schedule, policy_lines
 from homing.policy.presets import check_schedule
 
 
+@pytest.mark.long
 def test_a_url_is_disabled_frozen_and_enabled_again(tmp_path: Path) -> None:
     told = Terminal(tmp_path).process("demo", "--speed", "100000", "--json").lines
     *lines, summary = told

@@ -8,6 +8,8 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
+
 from cli.terminal import Terminal
 from client.hooks import hook
 from homing_client import Homing
@@ -25,6 +27,7 @@ def documented(program: str) -> str:
     return str(lines[0])
 
 
+@pytest.mark.long
 def test_a_dump_restores_into_an_empty_database(postgres: Server, tmp_path: Path) -> None:
     more = {
         "HOMING_ADMIN_KEY": KEY,

@@ -6,6 +6,7 @@ import datetime as dt
 from typing import Any
 
 import msgspec
+import pytest
 
 from engine.test_people_notices import HOOK, target, told
 from engine.world import DAY, HOUR, World, changed, live
@@ -32,6 +33,7 @@ def heard(world: World) -> list[dict[str, Any]]:
     return [it["data"] for it in bodies]
 
 
+@pytest.mark.long
 def test_people_and_subscriptions_are_warned_once_for_each_number_of_days() -> None:
     async def story(world: World) -> None:
         await target(world)
@@ -81,6 +83,7 @@ def test_a_restart_and_a_second_look_in_the_same_day_warn_once() -> None:
     live(story)
 
 
+@pytest.mark.long
 def test_a_renewed_certificate_is_not_warned_of() -> None:
     async def story(world: World) -> None:
         await world.subscribe(HEARS, "homing.certificate.*")

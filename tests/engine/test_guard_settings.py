@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from engine.world import DAY, HOUR, MINUTE, SECOND, Reply, Script, World, always, live
@@ -64,6 +65,7 @@ def test_changed_settings_that_refuse_a_url_hold_its_deliveries_and_blame_nobody
     live(story, OPTIONS)
 
 
+@pytest.mark.long
 def test_the_window_of_a_held_delivery_ends() -> None:
     async def story(world: World) -> None:
         await world.subscribe(URL)

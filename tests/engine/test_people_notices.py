@@ -102,6 +102,7 @@ def test_a_person_freezes_and_enables() -> None:
     live(story)
 
 
+@pytest.mark.long
 def test_a_state_that_lasts_is_reminded_of_on_three_days() -> None:
     async def story(world: World) -> None:
         await world.subscribe(URL)
@@ -118,6 +119,7 @@ def test_a_state_that_lasts_is_reminded_of_on_three_days() -> None:
     live(story)
 
 
+@pytest.mark.long
 def test_the_first_drop_is_reported_and_then_only_after_a_day_without_one() -> None:
     async def story(world: World) -> None:
         await world.subscribe(URL)

@@ -6,6 +6,8 @@ import asyncio
 import time
 from pathlib import Path
 
+import pytest
+
 from cli.terminal import Terminal
 from client.hooks import hook
 from homing.policy.shares import BUCKETS
@@ -49,6 +51,7 @@ def test_an_installation_goes_on_on_postgresql(postgres: Server, tmp_path: Path)
     assert (back.code, "3 events, 3 pending" in back.out) == (0, True), back.err
 
 
+@pytest.mark.long
 def test_nobody_waits_for_a_process_that_left_in_order_or_could_not_start(
     postgres: Server, tmp_path: Path
 ) -> None:

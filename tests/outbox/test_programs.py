@@ -52,6 +52,7 @@ def test_a_server_relays_by_itself(app: str, tmp_path: Path) -> None:
         assert home.terminal.well("outbox", "retry", "mine", "--json").document == {"retried": 1}
 
 
+@pytest.mark.long
 def test_a_relay_of_its_own_waits_for_a_server_and_then_goes_on(
     sqlite_app: str, tmp_path: Path
 ) -> None:

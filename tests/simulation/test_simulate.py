@@ -99,6 +99,7 @@ def _homing(*arguments: str) -> subprocess.CompletedProcess[str]:
 # --- examples -------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_an_outage_of_seven_hours_loses_nothing() -> None:
     counted = figures("seven-hour-outage")
     assert counted.delivered == counted.accepted == 2_760
@@ -136,6 +137,7 @@ def test_a_herd_is_let_in_slowly() -> None:
     assert counted.peak_per_second_after_recovery <= 2 * 16 * 1_000 // 120 + 32
 
 
+@pytest.mark.long
 def test_who_enables_too_early_is_disabled_again() -> None:
     words = [line.after for line in states(example("enabled-too-early"))]
     assert words == ["disabled", "enabled"] * 2 + ["disabled", "frozen", "enabled"]

@@ -49,6 +49,7 @@ def address(**fields: str) -> str:
     return "/simulator?" + urlencode({**DEFAULTS, **fields})
 
 
+@pytest.mark.long
 def test_two_policies_meet_the_same_outage(server: HomingServer) -> None:
     person = Person(server)
     assert "No simulation yet" in person.see("/simulator")

@@ -2,16 +2,18 @@
 markup.
 
 To compile a template takes tens of milliseconds, for which the event loop would stand still. So a
-thread compiles it, with all templates that it uses, before it is rendered for the first time.
+thread compiles it, with all templates that it uses, before it is rendered for the first time; once
+in a process, whatever the number of renderers.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
+from types import CodeType
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template, pass_context
 from jinja2.meta import find_referenced_templates
 from jinja2.runtime import Context
 from markupsafe import Markup
@@ -135,13 +137,39 @@ def ident(number_: int, prefix: str) -> str:
     return show_id(prefix, number_)
 
 
+class Templates(PackageLoader):
+    """The templates, each with its compiled code and the names of those that it uses."""
+
+    codes: dict[str, tuple[CodeType, list[str]]] = {}  # noqa: RUF012 - of all instances
+
+    def load(
+        self,
+        environment: Environment,
+        name: str,
+        globals: MutableMapping[str, Any] | None = None,  # noqa: A002 - so Jinja calls it
+    ) -> Template:
+        code, _ = self._compiled(environment, name)
+        return environment.template_class.from_code(environment, code, globals or {})
+
+    def used_by(self, environment: Environment, name: str) -> list[str]:
+        return self._compiled(environment, name)[1]
+
+    def _compiled(self, environment: Environment, name: str) -> tuple[CodeType, list[str]]:
+        if name not in self.codes:
+            source, filename, _ = self.get_source(environment, name)
+            found = find_referenced_templates(environment.parse(source))
+            used = [it for it in found if it is not None]
+            self.codes[name] = environment.compile(source, name, filename), used
+        return self.codes[name]
+
+
 class Renderer:
     """Renders pages. A page is rendered at once, so that one language at a time is set."""
 
     def __init__(self, files: Files, paths: frozenset[str]) -> None:
         self._writers = {code: Writer(it) for code, it in LANGUAGES.items()}
         self._writer = self._writers[ENGLISH.code]
-        self._loader = PackageLoader("homing.web.dashboard", "templates")
+        self._templates = Templates("homing.web.dashboard", "templates")
         self._env = self._environment(files)
         self._env.globals["paths"] = paths
         self._compiled: set[str] = set()
@@ -157,9 +185,8 @@ class Renderer:
 
     def _compile(self, template: str) -> None:
         """Compile a template and the templates that it names. Runs on a thread."""
-        source = self._loader.get_source(self._env, template)[0]
-        for used in find_referenced_templates(self._env.parse(source)):
-            if used is not None and used not in self._compiled:
+        for used in self._templates.used_by(self._env, template):
+            if used not in self._compiled:
                 self._compile(used)
         self._env.get_template(template)
         self._compiled.add(template)
@@ -167,7 +194,7 @@ class Renderer:
     def _environment(self, files: Files) -> Environment:
         """The Jinja environment with the filters that templates use."""
         env = Environment(
-            loader=self._loader,
+            loader=self._templates,
             auto_reload=False,  # Otherwise each page would ask for the time of each file.
             autoescape=True,
             undefined=StrictUndefined,
