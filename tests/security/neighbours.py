@@ -42,7 +42,7 @@ HEALED_DELAY_S = 0.05  # of the one that heals
 def neighbour_parts(*, quick: bool, seed: int) -> list[Part]:
     """12 and 15 of the scoreboard."""
     del seed
-    turns = 4 if quick else 10
+    turns = 8 if quick else 10
     urls, hang, waiting = (400, 40, 20_000) if quick else (2_000, 200, 100_000)
     return [
         Part(

@@ -74,6 +74,8 @@ class Latencies:
             if ratio > RATIO_MAX:
                 toll.blame(f"the other tenant had {ratio:.2f} times its {name}")
         toll.figures["turns"] = len(self.loud)
+        for name, turns in (("quiet", self.quiet), ("loud", self.loud)):
+            toll.figures[f"{name}_p99s_ms"] = "/".join(f"{p99(it):.0f}" for it in turns)
 
 
 def calm(turns: Sequence[float]) -> float:
