@@ -32,7 +32,8 @@ async def test_drip_feeders_end_by_their_deadline_and_the_healthy_are_served_mea
         healthy = await ask_all(sender, [a_request(a_target(good.port)) for _ in range(50)])
         assert {one.code for one in healthy} == {200}
         responses = await drips
-        late = {Failure.TIMEOUT, Failure.CONNECT_TIMEOUT}
+        # The last one: a very busy machine lets them wait in the sender's own queue first.
+        late = {Failure.TIMEOUT, Failure.CONNECT_TIMEOUT, Failure.SENDER_LIMITS}
         assert {one.failure for one in responses} <= late
         await sender.close()
         async with asyncio.timeout(30):
