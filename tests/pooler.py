@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from acceptance.running import free_port
+from net.receiver import a_free_port
 from postgres import Server
 
 SERVER_CONNECTIONS = 4  # for however many clients
@@ -54,7 +54,7 @@ def pooling_to(target: str, folder: Path, *, user: str | None) -> Iterator[int]:
     """The same, to a server that is given as PgBouncer's settings name it."""
     found = program()
     assert found is not None
-    port, ini = free_port(), folder / "pgbouncer.ini"
+    port, ini = a_free_port(), folder / "pgbouncer.ini"
     text = _INI.format(
         target=target,
         port=port,

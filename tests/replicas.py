@@ -23,7 +23,7 @@ from typing import Any
 import asyncpg
 import psutil  # type: ignore[import-untyped]
 
-from acceptance.running import free_port
+from net.receiver import a_free_port
 from postgres import fast_folder
 
 STANDBY = "standby"
@@ -67,7 +67,7 @@ class Node:
     """One PostgreSQL server."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.port = folder, free_port()
+        self.folder, self.port = folder, a_free_port()
         self._bin, self.user = _programs()
         self._main: psutil.Process | None = None
 

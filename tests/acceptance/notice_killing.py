@@ -24,7 +24,8 @@ from typing import Any
 import apsw
 from aiosmtpd.controller import Controller
 
-from acceptance.running import HONEST, Line, Server, free_port
+from acceptance.running import HONEST, Line, Server
+from net.receiver import a_free_port
 
 URLS = 6
 LATE_S = 0.15  # a target's response
@@ -127,7 +128,7 @@ async def kill_with_notices(
 ) -> NoticeToll:
     """Kill at random moments; then let everything be sent, stop, and judge."""
     chance, receivers, inbox = random.Random(seed), Receivers(), Inbox()
-    smtp = Controller(inbox, hostname="127.0.0.1", port=free_port())
+    smtp = Controller(inbox, hostname="127.0.0.1", port=a_free_port())
     smtp.start()
     config = folder / "homing.toml"
     config.write_text(CONFIG)

@@ -7,21 +7,17 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from net.receiver import a_free_port
+
 KEY = "hk_acceptance-test-key"
 SEAL = "aG9taW5nIGFjY2VwdGFuY2UgdGVzdCBzZWFsIGtleSE="
 HONEST = ("-m", "homing.cli.main")
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def children_of(pid: int) -> list[int]:
@@ -96,7 +92,7 @@ class Server:
     """``homing serve`` as a process of its own."""
 
     data: Path
-    port: int = field(default_factory=free_port)
+    port: int = field(default_factory=a_free_port)
     argv: tuple[str, ...] = HONEST
     environ: dict[str, str] = field(default_factory=dict)
     options: tuple[str, ...] = ("--allow-loopback",)

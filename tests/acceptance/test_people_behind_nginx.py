@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from acceptance.running import Server, free_port
+from acceptance.running import Server
+from net.receiver import a_free_port
 
 PAGE = Path(__file__).parents[2] / "docs/howto/name-people-with-an-authenticating-proxy.md"
 PROXY = "127.0.0.2"  # the address from which nginx connects: not that of this test
@@ -78,7 +79,7 @@ async def nginx(folder: Path, site: str) -> AsyncIterator[None]:
 
 async def test_the_nginx_example_names_the_person_and_nobody_else_can(tmp_path: Path) -> None:
     (example,) = re.findall(r"```nginx\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    front, server = free_port(), Server(tmp_path / "data", environ=SETTINGS)
+    front, server = a_free_port(), Server(tmp_path / "data", environ=SETTINGS)
     await server.start()
     try:
         async with signing_in() as accounts:

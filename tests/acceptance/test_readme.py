@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from acceptance.running import KEY, Server, free_port
+from acceptance.running import KEY, Server
+from net.receiver import a_free_port
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 
@@ -53,7 +54,7 @@ async def listening(port: int) -> None:
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the README's lines need curl")
 async def test_the_lines_of_the_readme_do_what_it_says(tmp_path: Path) -> None:
-    server, port = Server(tmp_path / "homing-data"), free_port()
+    server, port = Server(tmp_path / "homing-data"), a_free_port()
     receive, subscribe, publish_another = blocks(server.port, port)
     await server.start()
     (tmp_path / "homing-data" / "admin.key").write_text(KEY)

@@ -24,9 +24,9 @@ from acceptance.running import (
     Receiver,
     Server,
     children_of,
-    free_port,
     is_there,
 )
+from net.receiver import a_free_port
 from postgres import Server as Postgres
 
 ENDS_WITHIN_S = 40.0
@@ -139,7 +139,7 @@ async def silent_port() -> AsyncIterator[int]:
             await reader.read(-1)
         writer.close()
 
-    port = free_port()
+    port = a_free_port()
     server = await asyncio.start_server(serve, "127.0.0.1", port)
     try:
         yield port
@@ -155,7 +155,7 @@ async def test_a_database_that_never_responds_does_not_hold_a_stop_up(
     async with silent_port() as port:
         url = f"postgresql://homing@127.0.0.1:{port}/homing"
         words = {
-            "serve": ("serve", "--data", str(tmp_path), "--listen", f"127.0.0.1:{free_port()}"),
+            "serve": ("serve", "--data", str(tmp_path), "--listen", f"127.0.0.1:{a_free_port()}"),
             "relay": ("relay", "--database", url, "--server", f"http://127.0.0.1:{port}"),
         }[command]
         environ = {

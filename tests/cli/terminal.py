@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 from unittest.mock import patch
 
-from acceptance.running import free_port
+from net.receiver import a_free_port
 
 HOMING = (sys.executable, "-m", "homing.cli.main")
 WITHIN_S = 60
@@ -45,7 +45,7 @@ class Terminal:
     """Where commands are typed."""
 
     place: Path
-    port: int = field(default_factory=free_port)
+    port: int = field(default_factory=a_free_port)
     more: dict[str, str] = field(default_factory=dict)
 
     @property

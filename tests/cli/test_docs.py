@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from acceptance.running import free_port
 from cli.terminal import Terminal
+from net.receiver import a_free_port
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -28,7 +28,7 @@ class Reader:
     def __init__(self, place: Path) -> None:
         bin_first = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         self.terminal = Terminal(place, more={"PATH": bin_first})
-        self._port = str(free_port())
+        self._port = str(a_free_port())
         self._listening: subprocess.Popen[str] | None = None
         self.stack = contextlib.ExitStack()
         self.said = ""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from acceptance.running import free_port
 from cli.terminal import Done, Terminal
 from homing.testing import KEY, running_server
+from net.receiver import a_free_port
 from web.outage import begin_outage
 
 
@@ -65,9 +65,9 @@ def test_without_a_server_the_rest_is_still_looked_at(tmp_path: Path) -> None:
 
 
 def test_a_server_that_should_be_there_and_is_not_fails_the_check(terminal: Terminal) -> None:
-    asked = terminal.run("doctor", "--server", f"http://127.0.0.1:{free_port()}", "--json")
+    asked = terminal.run("doctor", "--server", f"http://127.0.0.1:{a_free_port()}", "--json")
     assert (asked.code, statuses(asked)["server"]) == (1, "error")
-    moved = terminal.run("doctor", "--json", HOMING_LISTEN=f"127.0.0.1:{free_port()}")
+    moved = terminal.run("doctor", "--json", HOMING_LISTEN=f"127.0.0.1:{a_free_port()}")
     assert (moved.code, statuses(moved)["server"]) == (1, "error")
     denied = terminal.run("doctor", "--key", "a-wrong-key-of-some-length", "--json")
     assert (denied.code, statuses(denied)["access"]) == (1, "error")
@@ -84,6 +84,6 @@ def test_a_store_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     done = Terminal(tmp_path).run("doctor", "--json")
     assert (done.code, statuses(done)["store"]) == (1, "error")
     gone = Terminal(tmp_path).run(
-        "doctor", "--json", HOMING_DATABASE_URL=f"postgresql://127.0.0.1:{free_port()}/x"
+        "doctor", "--json", HOMING_DATABASE_URL=f"postgresql://127.0.0.1:{a_free_port()}/x"
     )
     assert (gone.code, statuses(gone)["store"]) == (1, "error")

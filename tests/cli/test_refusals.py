@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from acceptance.running import free_port
 from cli.terminal import Terminal
 from homing.policy.networks import Kind
+from net.receiver import a_free_port
 from policy.test_reach import FORBIDDEN
 
 
@@ -71,7 +71,7 @@ def test_a_process_says_the_same(terminal: Terminal) -> None:
 
 
 def test_without_a_server_it_is_said_how_to_get_one(terminal: Terminal) -> None:
-    nobody = f"http://127.0.0.1:{free_port()}"
+    nobody = f"http://127.0.0.1:{a_free_port()}"
     for name in ("endpoints", "listen"):
         done = terminal.run(name, "--server", nobody)
         assert done.code == 3

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from acceptance.running import free_port
 from deploy.programs import DEPLOY, ROOT, needs
+from net.receiver import a_free_port
 
 BASE = "docker.io/library/debian:trixie-slim"
 SIZE_MAX = 150 * 1000 * 1000
@@ -99,7 +99,7 @@ def test_the_image_is_small_and_serves_without_privileges(podman: Podman, image:
     assert found["Config"]["User"] == "10001:10001"
     assert found["Config"]["StopSignal"] == "SIGTERM"
 
-    port = free_port()
+    port = a_free_port()
     podman("run", "--detach", "--name", "homing", "--network", "host", "--read-only",
            "--cap-drop", "all", "--security-opt", "no-new-privileges", *LIMITS,
            "--volume", "homing:/var/lib/homing", "--env", f"HOMING_LISTEN=127.0.0.1:{port}",

@@ -14,9 +14,10 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from acceptance.running import Receiver, Server, free_port
+from acceptance.running import Receiver, Server
 from deploy.programs import find, listening, needs, output_of, started
 from deploy.test_monitoring import PROMETHEUS, alerts, queries
+from net.receiver import a_free_port
 from postgres import Server as Postgres
 
 PATIENCE_S = 300
@@ -87,11 +88,11 @@ async def test_a_real_prometheus_answers_every_query_and_evaluates_every_rule(
     server = Server(
         tmp_path / "data", environ=environ, options=("--allow-loopback", "--processes", "2")
     )
-    log, port = tmp_path / "prometheus.log", free_port()
+    log, port = tmp_path / "prometheus.log", a_free_port()
     await server.start()
     line = server.line()
     async with asyncio.timeout(PATIENCE_S), Receiver(tmp_path / "seen").listening() as receiver:
-        for url in (receiver.url, f"http://127.0.0.1:{free_port()}/refused"):
+        for url in (receiver.url, f"http://127.0.0.1:{a_free_port()}/refused"):
             made = await line.ask("POST", "/v1/subscriptions", {"url": url, "types": ["*"]})
             assert made.status == 201
         made = await line.ask("POST", "/v1/keys", {"name": "prometheus", "role": "metrics"})

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from acceptance.running import children_of, free_port
+from acceptance.running import children_of
 from deploy.programs import ROOT, needs
+from net.receiver import a_free_port
 
 PACKAGES = "ca-certificates,dbus,python3,python3-venv,systemd,systemd-sysv"
 PAGE = ROOT / "docs" / "howto" / "run-with-systemd.md"
@@ -43,7 +44,7 @@ def lines_of_the_page() -> list[str]:
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Run, int]]:
     """A running systemd with the unit: how to run commands in it, and the port of the server."""
-    root, port = tmp_path_factory.mktemp("machine") / "root", free_port()
+    root, port = tmp_path_factory.mktemp("machine") / "root", a_free_port()
     mirror = "http://deb.debian.org/debian"
     output("debootstrap", "--variant=minbase", f"--include={PACKAGES}", "bookworm", root, mirror)
     (root / "source").mkdir()

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from acceptance.running import free_port
 from deploy.programs import DEPLOY, find, needs, output_of
 from move.tenants import (
     ACME,
@@ -31,6 +30,7 @@ from move.tenants import (
     receivers,
     until,
 )
+from net.receiver import a_free_port
 
 __all__ = ["databases"]  # a fixture
 
@@ -39,7 +39,7 @@ class Router:
     """A running HAProxy with the example, on ports of this machine and without TLS."""
 
     def __init__(self, folder: Path, *, one: int, two: int) -> None:
-        self.port, self._socket, self._map = free_port(), folder / "admin.sock", folder / "map"
+        self.port, self._socket, self._map = a_free_port(), folder / "admin.sock", folder / "map"
         self._map.write_text("nobody cell_two\n")
         text = (DEPLOY / "haproxy" / "cells.cfg").read_text()
         text = text.replace("maxconn 20000", "maxconn 100")

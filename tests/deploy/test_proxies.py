@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from acceptance.running import KEY, Receiver, Server, free_port
+from acceptance.running import KEY, Receiver, Server
 from deploy.programs import DEPLOY, find, listening, needs, output_of, started
+from net.receiver import a_free_port
 
 NAME = "homing.example.com"
 
@@ -86,9 +87,9 @@ async def test_events_are_published_through_it(
     tmp_path: Path,
 ) -> None:
     server = Server(tmp_path / "data", options=("--allow-loopback", "--hosts", NAME))
-    port, pem, log = free_port(), certificate(tmp_path), tmp_path / "log"
+    port, pem, log = a_free_port(), certificate(tmp_path), tmp_path / "log"
     example = adapted(
-        (DEPLOY / file).read_text(), port=port, server=server.port, other=free_port(), pem=pem
+        (DEPLOY / file).read_text(), port=port, server=server.port, other=a_free_port(), pem=pem
     )
     check, run = commands(tmp_path, example)
     output_of(*check)

@@ -16,9 +16,10 @@ from typing import Any, Self
 
 import asyncpg
 
-from acceptance.running import KEY, SEAL, Line, free_port
+from acceptance.running import KEY, SEAL, Line
 from fleet.build import HONEST, MARK, argv
 from fleet.judge import Arrival
+from net.receiver import a_free_port
 
 LEASE_MS = 4_000
 PROBE_EVERY_MS = 5_000
@@ -34,7 +35,7 @@ class Process:
     number: int
     build: str = HONEST
     environ: dict[str, str] = field(default_factory=dict)
-    port: int = field(default_factory=free_port)
+    port: int = field(default_factory=a_free_port)
     process: asyncio.subprocess.Process | None = None
     stopped: bool = False
     names: dict[str, int] = field(default_factory=dict)  # label → pid, one for each start

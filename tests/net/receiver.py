@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import socket
 import ssl
 import struct
@@ -160,8 +161,13 @@ def names(**known: str | Exception) -> GetAddrInfo:
 
 
 def a_free_port() -> int:
-    """A port on loopback that nobody listens on."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-    return port
+    """A port on loopback that nobody listens on.
+
+    It is below the ports that the system gives to outgoing connections: one of those could be in
+    use a moment later.
+    """
+    while True:
+        port = 10_000 + secrets.randbelow(22_000)
+        with socket.socket() as sock, suppress(OSError):
+            sock.bind(("127.0.0.1", port))
+            return port

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from acceptance.running import free_port
 from cli.terminal import Terminal
 from homing_client import Homing
+from net.receiver import a_free_port
 from outbox.application import application
 from outbox.houses import KEY, house
 
@@ -56,7 +56,7 @@ def test_a_server_relays_by_itself(app: str, tmp_path: Path) -> None:
 def test_a_relay_of_its_own_waits_for_a_server_and_then_goes_on(
     sqlite_app: str, tmp_path: Path
 ) -> None:
-    port = free_port()
+    port = a_free_port()
     terminal = Terminal(tmp_path, more={"HOMING_ADMIN_KEY": KEY})
     with application(sqlite_app) as one:
         key = one.publish("invoice.paid", "1")

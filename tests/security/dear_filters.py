@@ -13,7 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from acceptance.running import HONEST, Line, Server, free_port
+from acceptance.running import HONEST, Line, Server
+from net.receiver import a_free_port
 from security.part import Part, Toll
 
 LONGEST_S = 0.5  # on a busy machine; one of these events takes seconds
@@ -47,7 +48,7 @@ def _filters() -> list[dict[str, Any]]:
 async def beside(folder: Path, *, items: int, events: int, argv: tuple[str, ...] = HONEST) -> Toll:
     """Publish for the one while the other's events are matched."""
     toll = Toll()
-    server, nowhere = Server(folder / "data", argv=argv), f"http://127.0.0.1:{free_port()}/"
+    server, nowhere = Server(folder / "data", argv=argv), f"http://127.0.0.1:{a_free_port()}/"
     await server.start()
     try:
         dear = {"tenant": "dear", "url": nowhere, "types": ["*"], "filters": _filters()}
