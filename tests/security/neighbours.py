@@ -44,6 +44,7 @@ def neighbour_parts(*, quick: bool, seed: int) -> list[Part]:
     del seed
     turns = 8 if quick else 10
     urls, hang, waiting = (400, 40, 20_000) if quick else (2_000, 200, 100_000)
+    backlog = 16_000 if quick else 50_000  # It must last for all turns; one sends 1,600.
     return [
         Part(
             "12",
@@ -54,7 +55,7 @@ def neighbour_parts(*, quick: bool, seed: int) -> list[Part]:
         Part(
             "15",
             "recovery with a backlog",
-            lambda at: recovery(at, waiting=10_000 if quick else 50_000, turns=turns),
+            lambda at: recovery(at, waiting=backlog, turns=turns),
             lambda at: recovery(at, waiting=1_000, turns=1, argv=FLOODS),
         ),
     ]

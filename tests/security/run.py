@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -54,7 +55,11 @@ PARTS: tuple[Callable[..., list[Part]], ...] = (
 def _do(part: Part) -> tuple[bool, str, float]:
     began = time.monotonic()
     print(f"{part.name} (scoreboard {part.line})", flush=True)
-    toll = _once(part.run)
+    try:
+        toll = _once(part.run)
+    except Exception:  # noqa: BLE001 - the other parts still run
+        print(f"  FAILED: {traceback.format_exc()}", flush=True)
+        return False, "not run", time.monotonic() - began
     passed = not toll.bad and toll.fired > 0
     print(f"  {'ok' if passed else 'FAILED'}: {toll.line}", flush=True)
     for said in toll.first:
