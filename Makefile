@@ -6,11 +6,12 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SERVE := $(VENV)/.serve.ready
 DEVELOP := $(VENV)/.develop.ready
 PROJECTS := pyproject.toml packages/homing-client/pyproject.toml
+PROGRAMS := chromium pgbouncer libfaketime nginx tinyproxy  # Some tests use these; PyPI does not have them.
 export PYTHON
 # Tests start hundreds of processes: each would compile all modules again, for half a second.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup run test lint unit long chromium pgbouncer libfaketime nginx tinyproxy patroni bench profile chaos security mutation simulate fleet rolling pythons pictures languages release deploy-check docs lock clean
+.PHONY: help setup run test lint unit long bench profile chaos security mutation simulate fleet rolling pythons pictures languages release deploy-check docs lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -50,43 +51,13 @@ lint: setup  ## check style, types and the order of imports between packages
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-unit: setup chromium pgbouncer libfaketime nginx tinyproxy  ## run the tests without the checks
+unit: setup  ## run the tests without the checks
+	@tools/install_programs.sh $(PROGRAMS)
 	$(BIN)/pytest -n 4 --dist worksteal
 
-long: setup chromium pgbouncer libfaketime nginx tinyproxy patroni  ## run the tests that `make test` leaves out because they take long
+long: setup  ## run the tests that `make test` leaves out because they take long
+	@tools/install_programs.sh $(PROGRAMS) patroni
 	$(BIN)/pytest -n 4 --dist worksteal -m long
-
-# Some tests use programs that PyPI does not have. As root on Debian they are installed; elsewhere the tests are skipped.
-chromium:
-	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null \
-	|| { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && apt-get install -qq -y chromium >/dev/null 2>&1; } \
-	|| echo "Chromium is not installed: the browser tests are skipped"
-
-pgbouncer:
-	@command -v pgbouncer >/dev/null || test -x /usr/sbin/pgbouncer \
-	|| { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && apt-get install -qq -y pgbouncer >/dev/null 2>&1; } \
-	|| echo "PgBouncer is not installed: the tests with PgBouncer are skipped"
-
-libfaketime:
-	@ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1 \
-	|| { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && apt-get install -qq -y libfaketime >/dev/null 2>&1; } \
-	|| echo "libfaketime is not installed: the tests that change a server's clock are skipped"
-
-nginx:
-	@command -v nginx >/dev/null || test -x /usr/sbin/nginx \
-	|| { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && apt-get install -qq -y nginx-light >/dev/null 2>&1; } \
-	|| echo "nginx is not installed: the tests with nginx are skipped"
-
-tinyproxy:
-	@command -v tinyproxy >/dev/null \
-	|| { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && apt-get install -qq -y tinyproxy-bin >/dev/null 2>&1; } \
-	|| echo "tinyproxy is not installed: the tests with a proxy are skipped"
-
-patroni:
-	@{ command -v patroni && command -v etcd; } >/dev/null \
-	|| { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] \
-	&& apt-get install -qq -y postgresql patroni etcd-server etcd-client >/dev/null 2>&1; } \
-	|| echo "Patroni or etcd is not installed: the test of the page on Patroni is skipped"
 
 bench: setup  ## measure throughput and latency, about a quarter of an hour; ARGS=--quick takes two minutes
 	$(BIN)/python -m bench.run $(ARGS)
@@ -117,7 +88,8 @@ fleet: setup  ## run many processes on one PostgreSQL, kill and stop them; ARGS=
 pythons: setup  ## install and test Homing on every Python of this machine; ARGS=--tests leaves the tests out
 	PYTHONPATH=src:tests $(BIN)/python -m pythons.run $(ARGS)
 
-pictures: setup chromium  ## take the pictures of docs/images: the demo and the dashboard, about five minutes
+pictures: setup  ## take the pictures of docs/images: the demo and the dashboard, about five minutes
+	@tools/install_programs.sh chromium
 	PYTHONPATH=src:tests $(BIN)/python tools/record_demo.py
 	PYTHONPATH=src:tests $(BIN)/python tools/take_screenshots.py
 
