@@ -62,7 +62,7 @@ long: setup  ## run the tests that `make test` leaves out because they take long
 bench: setup  ## measure throughput and latency, about a quarter of an hour; ARGS=--quick takes two minutes
 	$(BIN)/python -m bench.run $(ARGS)
 
-profile: setup  ## show which functions use the CPU in parts c and d of the benchmark
+profile: setup  ## show which functions use the CPU in parts c and d of the benchmark (ARGS="--only n": also n)
 	$(BIN)/python -m bench.profiling $(ARGS)
 
 chaos: setup  ## kill servers, cut networks, fill disks, and check that nothing is lost; ARGS=--quick takes a few minutes

@@ -1,4 +1,4 @@
-"""Where the CPU goes in c and d: ``python -m bench.profiling [--count N] [--only c,d]``.
+"""Where the CPU goes in c, d and n: ``python -m bench.profiling [--count N] [--only c,d]``.
 
 py-spy looks at the running server a few hundred times a second, from outside, which costs it
 little. It counts threads that run or wait for the disk; the processor time of each thread comes
@@ -24,12 +24,14 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct, field
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from bench import letter
 from bench.measure import FULL
 from bench.parts import BATCH, BATCH_CONNECTIONS, SINGLE_CONNECTIONS, Hall, flood
 from bench.processes import BenchFailed, Server
@@ -40,7 +42,11 @@ LOOKS_A_SECOND = 250
 LOOKS_A_SECOND_NATIVE = 100  # each stops the server for a moment
 TOP = 25
 THREADS = {"MainThread": "the event loop", "homing-writer": "the writer's thread"}
-LOADS = {"c": (BATCH, BATCH_CONNECTIONS), "d": (1, SINGLE_CONNECTIONS)}
+LOADS = {  # events in a request, connections, URLs of an event
+    "c": (BATCH, BATCH_CONNECTIONS, 1),
+    "d": (1, SINGLE_CONNECTIONS, 1),
+    "n": (1, SINGLE_CONNECTIONS, letter.FAN_OUT),
+}
 _FRAME = re.compile(r"(?P<name>.+) \((?P<file>.+):(?P<line>\d+)\)$")
 _THREAD = re.compile(r"thread \((?P<id>\d+)\): (?P<name>.*)$")
 _AROUND = ("homing/cli/", "homing/server/", "uvicorn/server.py")
@@ -156,37 +162,47 @@ def _inside(looks: Looks) -> Counter[str]:
 
 def profile(hall: Hall, part: str, *, count: int, native: bool, out: Console) -> None:
     """One part under observation."""
-    batch, connections = LOADS[part]
+    batch, connections, fan_out = LOADS[part]
     seen = hall.folder / f"looks-{part}"
     with Server(hall.folder / hall.name()) as server:
-        server.subscribe(hall.receiver)
-        flood(hall, server, count=count // 10, batch=batch, connections=connections)
+        if fan_out > 1:
+            server.subscribe_to_all(hall.receiver)
+        else:
+            server.subscribe(hall.receiver)
+
+        def load(deliveries: int) -> dict[str, Any]:
+            events = deliveries // fan_out
+            return flood(
+                hall, server, count=events, batch=batch, connections=connections, fan_out=fan_out
+            )
+
+        load(count // 10)
         pid = server.process.pid
         with watched(pid, seen, native=native):
             before = thread_cpu_s(pid)
-            found = flood(hall, server, count=count, batch=batch, connections=connections)
+            found = load(count)
             after = thread_cpu_s(pid)
     each = {
         thread: (cpu - before.get(thread, 0.0)) / (count * 1.05) * 1e6  # with its warm-up
         for thread, cpu in after.items()
     }
-    out.rule(f"{part}: {found['rate']:,.0f} events/s while watched")
+    out.rule(f"{part}: {found['rate']:,.0f} deliveries/s while watched")
     for name, looks in read_looks(seen.read_text()).items():
         if name in THREADS:
             us_each = each.get(looks.id, 0.0)
-            title = f"{part}, {THREADS[name]}: {us_each:.0f} µs of CPU per event"
+            title = f"{part}, {THREADS[name]}: {us_each:.0f} µs of CPU per delivery"
             out.print(_table(f"{title}; own time", looks.own, looks.count, us_each))
             out.print(_table("with what it calls", _inside(looks), looks.count, us_each))
     parties = ("server", "publisher", "receiver")
     used = ", ".join(f"{it} {found[f'{it}_cpu_us_each']:.0f}" for it in parties)
     commits = ", ".join(f"{count / many:.0f} {kind}" for kind, many in found["commits"].items())
-    out.print(f"CPU per event in µs: {used}; events per commit: {commits}", highlight=False)
+    out.print(f"CPU per delivery in µs: {used}; deliveries per commit: {commits}", highlight=False)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.profiling")
-    parser.add_argument("--only", default="c,d", help="c, d, or both")
-    parser.add_argument("--count", type=int, default=40_000, help="events")
+    parser.add_argument("--only", default="c,d", help="some of c, d and n")
+    parser.add_argument("--count", type=int, default=40_000, help="deliveries")
     parser.add_argument("--native", action="store_true", help="look into C as well")
     given = parser.parse_args()
     out = console()

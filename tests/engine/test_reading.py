@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +12,8 @@ from engine.world import HOUR, MINUTE, SECOND, World, always, live
 from homing.engine import load
 from homing.engine.options import EngineOptions
 from homing.errors import StoreUnavailable
-from homing.model import Status
+from homing.model import Lane, Status
+from homing.ports import DueAsk
 
 URL = "https://receiver.example/hook"
 BUSY = "https://busy.example/hook"
@@ -70,6 +71,53 @@ def test_an_enable_during_a_load_leaves_first_attempts_in_the_order_of_acceptanc
         assert seen == sorted(seen)
 
     live(story, EngineOptions(ready_max=1))
+
+
+def test_a_queue_has_a_length_and_what_is_beyond_it_follows_in_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("homing.engine.queue.LENGTH_MAX", 100)
+    asked: list[int] = []
+
+    async def story(world: World) -> None:
+        due = world.flow.due
+
+        async def noted(asks: Sequence[DueAsk], **more: Any) -> Any:
+            asked.extend(ask.fresh for ask in asks)
+            return await due(asks, **more)
+
+        world.flow.due = noted  # type: ignore[method-assign]
+        world.sender.scripts[URL] = always(200, latency_ms=100)
+        await world.subscribe(URL)
+        await world.publish()
+        await world.wait(1_000)
+        longest = 0
+        for _ in range(300):
+            await world.publish()
+            longest = max(longest, world.engine.pulse().ready[Lane.FRESH])
+        assert longest == 100
+        assert max(asked) < 100  # No load reads the whole queue again.
+        await world.wait(10_000)
+        seen = [hit.delivery for hit in world.sender.hits]
+        assert len(seen) == 301
+        assert seen == sorted(seen)
+
+    live(story)
+
+
+def test_events_that_are_read_for_several_endpoints_are_in_memory_once() -> None:
+    async def story(world: World) -> None:
+        for number in range(20):
+            world.sender.scripts[f"https://r{number}.example/"] = always(200, latency_ms=60_000)
+            await world.subscribe(f"https://r{number}.example/")
+        for _ in range(5):  # The first is in flight everywhere; the others wait, or are read.
+            await world.publish(data="x" * 9_998)
+            await world.wait(100)
+        pulse = world.engine.pulse()
+        assert pulse.ready[Lane.FRESH] > 20
+        assert pulse.memory_bytes <= 4 * 10_000
+
+    live(story, EngineOptions(ready_bytes_max=100_000))
 
 
 def test_a_publish_during_the_read_of_its_endpoint_is_sent_before_later_ones() -> None:

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from homing.model import Event
 from homing.policy.queued import Queued
+
+_numbers = itertools.count(1)
+
+
+def event(tenant: str, size: int) -> Event:
+    number = next(_numbers)
+    return Event(number, tenant, f"evt{number}", "a.b", "", 0, bytes(size))
 
 
 def fill(queued: Queued, tenant: str, size: int) -> int:
     count = 0
     while queued.may_queue(tenant):
-        queued.put(tenant, size)
+        queued.put(event(tenant, size))
         count += 1
     return count
 
@@ -33,10 +44,31 @@ def test_without_memory_nothing_is_queued() -> None:
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 500)), max_size=60))
 def test_what_was_put_and_taken_leaves_nothing_behind(puts: list[tuple[str, int]]) -> None:
     queued = Queued(count_max=100, bytes_max=10_000)
-    for tenant, size in puts:
-        queued.put(tenant, size)
+    events = [event(tenant, size) for tenant, size in puts]
+    for it in events:
+        queued.put(it)
     assert (queued.count, queued.bytes) == (len(puts), sum(size for _, size in puts))
-    for tenant, size in reversed(puts):
-        queued.take(tenant, size)
+    for it in reversed(events):
+        queued.take(it)
     assert (queued.count, queued.bytes, queued.room) == (0, 0, 10_000)
-    assert queued._tenants == {}
+    assert not queued._tenants
+    assert not queued._events
+
+
+def test_the_data_of_an_event_counts_once_for_all_its_deliveries() -> None:
+    queued, shared = Queued(count_max=100, bytes_max=1_000), event("a", 600)
+    for _ in range(3):
+        assert queued.put(shared) is shared
+    assert (queued.count, queued.bytes) == (3, 600)
+    for bytes_left in (600, 600, 0):
+        queued.take(shared)
+        assert queued.bytes == bytes_left
+
+
+def test_a_second_copy_of_an_event_is_replaced_by_the_first() -> None:
+    queued, first = Queued(count_max=100, bytes_max=1_000), event("a", 10)
+    queued.put(first)
+    assert queued.put(replace(first)) is first
+    queued.take(replace(first))
+    queued.take(first)
+    assert (queued.count, queued.bytes) == (0, 0)

@@ -102,6 +102,20 @@ async def test_many_endpoints_are_answered_at_once_in_the_order_asked(db: Db) ->
     ]
 
 
+async def test_deliveries_of_one_event_share_it(db: Db) -> None:
+    scene = await Scene(db).begin()
+    other = scene.make.endpoint("https://b.example/")
+    there = scene.make.subscription(other)
+    await put(db, endpoints=[other], subscriptions=[there])
+    await scene.publish([scene.make.event(scene.sub, there)])
+
+    asks = [DueAsk(it.id, NOW, 5, 5, it.bucket) for it in (other, scene.endpoint)]
+    one, two = await scene.flow.due(asks, now=NOW)
+
+    assert one.fresh[0].delivery != two.fresh[0].delivery
+    assert one.fresh[0].event is two.fresh[0].event
+
+
 async def test_nothing_asked_is_nothing_answered(db: Db) -> None:
     scene = await Scene(db).begin()
     assert await scene.flow.due([], now=NOW) == []

@@ -13,13 +13,15 @@ import pytest
 import uvloop
 
 from homing.errors import DataInUse, StoreUnavailable
-from homing.ports import SettleBatch
+from homing.model import Work
+from homing.ports import DueRows, SettleBatch
 from homing.store.postgres import ConnectionSpec, Inserts
 from homing.store.process import worker
 from homing.store.process.codec import START, Call, Frames, encode_error, encode_reply
 from homing.store.process.postgres_writer import PostgresWriterProcess
 from homing.store.process.sqlite_writer import SqliteWriterProcess
 from homing.store.process.worker import RpcConnection
+from store.build import Maker
 
 Calls = Callable[[int], Awaitable[Any]]
 Other = Callable[[], Awaitable[Any]]
@@ -109,6 +111,32 @@ async def test_a_finished_connection_takes_no_call(
     connection.finish()
     with pytest.raises(StoreUnavailable):
         connection.call("flow", "last_id", (), {})
+
+
+def test_due_rows_carry_each_event_once() -> None:
+    make = Maker()
+    endpoints = [make.endpoint(f"https://r{n}.example/") for n in range(20)]
+    event = make.event(
+        *[make.subscription(it) for it in endpoints], data=b'"' + b"x" * 9_998 + b'"'
+    )
+    works = [Work(it, event.event) for it in event.deliveries]
+    due = [
+        DueRows(it.endpoint_id, (Work(it, event.event),), (), False, None)
+        for it in event.deliveries[:10]
+    ]
+    due.append(DueRows(endpoints[10].id, (), tuple(works[10:]), True, 7, {(1, 0): (5, 6)}))
+    call = Call(1, "flow", "due", (), {})
+
+    frame = encode_reply(call, due)
+    frames = Frames()
+    frames.add(frame)
+    (reply,) = frames.replies()
+
+    assert reply.value == due
+    assert len(frame) < 2 * 10_000
+    found = [work.event for it in reply.value for work in (*it.fresh, *it.retry)]
+    assert len(found) == 20
+    assert all(it is found[0] for it in found)
 
 
 async def test_replies_in_any_order_reach_their_calls(

@@ -215,6 +215,8 @@ class Loader:
                 else:  # Those in flight are read again, so ask for as many new ones.
                     here = min(len(queue.in_flight), NEW_MAX)
                     fresh = retry = max(2 * queue.ramp.slots, here)
+                    if len(queue.fresh) > fresh and not queue.fair:
+                        fresh = 0  # The whole queue would be read again.
                 half = (left + 1) // 2  # for each lane
                 asked.append(_Asked(queue, min(fresh, half), min(retry, half)))
                 left -= asked[-1].ask.fresh + asked[-1].ask.retry

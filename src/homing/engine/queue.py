@@ -37,6 +37,7 @@ _ENABLED, _DELIVERED = State.ENABLED, Outcome.DELIVERED
 LANES = (_FRESH, _RETRY)
 TOP_ID = (1 << 63) - 1  # above every id
 FAIR_MIN = 16  # first attempts of an endpoint with fair groups that may be queued, at least
+LENGTH_MAX = 16_000  # first attempts of one endpoint that are queued: all may have to be put back
 
 
 def within_reach(endpoint: Endpoint, rules: HealthRules, *, now: int) -> Endpoint:
@@ -234,6 +235,7 @@ class EndpointQueue:
             and ready_at >= self.endpoint.hold_until
             and delivery.subscription_id not in self.paused
             and delivery.due_at <= ready_at  # otherwise it waits for quiet
+            and len(self.fresh) < LENGTH_MAX
             and not (self.fair and self._has_enough)
         )
 
@@ -439,18 +441,22 @@ class EndpointQueue:
 
     def add(self, work: Work) -> None:
         """Queue a first attempt."""
-        self.fresh.append(work)
-        self.totals.memory.put(work.delivery.tenant, len(work.event.data))
+        self.fresh.append(self._counted(work))
+
+    def _counted(self, work: Work) -> Work:
+        """Count a delivery that is queued; return it with its event as it is in memory already."""
+        event = self.totals.memory.put(work.event)
+        return work if event is work.event else replace(work, event=event)
 
     def _add_due(self, work: Work) -> None:
         """Queue a row that was due in the store; one that only waited for its turn is fresh."""
+        work = self._counted(work)
         if waited_its_turn(work.delivery, enabled_since=self.endpoint.health.enabled_since):
             self.fresh.append(work)
             self.paced += 1
         else:
             self.retry.append(work)
             self.totals.retries += 1
-        self.totals.memory.put(work.delivery.tenant, len(work.event.data))
 
     def take(self, lane: Lane) -> Work:
         """Take the first delivery off a lane."""
@@ -461,7 +467,7 @@ class EndpointQueue:
         else:
             work = self.retry.popleft()
             self.totals.retries -= 1
-        self.totals.memory.take(work.delivery.tenant, len(work.event.data))
+        self.totals.memory.take(work.event)
         return work
 
     def put_back(self) -> None:
@@ -519,14 +525,13 @@ class EndpointQueue:
     def _release_memory(self, works: Iterable[Work]) -> None:
         memory = self.totals.memory
         for work in works:
-            memory.take(work.delivery.tenant, len(work.event.data))
+            memory.take(work.event)
 
     # --- rates: a lane waits in the store, or one subscription in memory -----------------------
 
     def hold(self, lane: Lane, work: Work, *, keep: int) -> None:
         """Let a lane wait for a rate: this delivery first, and no more than ``keep`` in memory."""
-        self._put_first(lane, work)
-        self.totals.memory.put(work.delivery.tenant, len(work.event.data))
+        self._put_first(lane, self._counted(work))
         self.rate_limited.add(lane)
         queued, gone = self.queued(lane), list[Work]()
         while len(queued) > keep:
@@ -549,9 +554,8 @@ class EndpointQueue:
 
     def set_aside(self, subscription_id: int, lane: Lane, work: Work) -> None:
         """Let a delivery wait for the rate of its subscription while others go on."""
-        self.aside.setdefault((subscription_id, lane), deque()).append(work)
+        self.aside.setdefault((subscription_id, lane), deque()).append(self._counted(work))
         self.totals.aside += 1
-        self.totals.memory.put(work.delivery.tenant, len(work.event.data))
 
     def take_back(self, subscription_id: int, lane: Lane, count: int) -> None:
         """Bring the first of those that were set aside to the head of their lane."""

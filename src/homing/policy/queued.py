@@ -1,11 +1,15 @@
-"""The memory for queued deliveries, divided among tenants.
+"""How much of the memory for queued deliveries each tenant may take (a dynamic threshold).
 
 A tenant may queue another delivery only while its queue is smaller than WEIGHT times the free
 memory, by count and by bytes. So the queue of one tenant, however long, leaves room for the others,
 and a single tenant may fill four fifths. A delivery that can start at once needs no share.
+
+The data of an event is in memory once, however many of its deliveries are queued, and counts once.
 """
 
 from __future__ import annotations
+
+from homing.model import Event
 
 WEIGHT = 4
 
@@ -17,28 +21,43 @@ class Queued:
         self._count_max, self._bytes_max = count_max, bytes_max
         self.count = self.bytes = 0
         self._tenants: dict[str, tuple[int, int]] = {}
+        self._events: dict[int, tuple[Event, int]] = {}  # with the number of queued deliveries
 
-    def put(self, tenant: str, size: int) -> None:
-        """Count a delivery that is queued."""
-        self.count += 1
-        self.bytes += size
-        count, total = self._tenants.get(tenant, (0, 0))
-        self._tenants[tenant] = count + 1, total + size
-
-    def take(self, tenant: str, size: int) -> None:
-        """Count a delivery that is no longer queued."""
-        self.count -= 1
-        self.bytes -= size
-        count, total = self._tenants[tenant]
-        if count > 1:
-            self._tenants[tenant] = count - 1, total - size
+    def put(self, event: Event) -> Event:
+        """Count a delivery that is queued; return its event as it is in memory already."""
+        size = 0
+        if kept := self._events.get(event.id):
+            event, many = kept
+            self._events[event.id] = event, many + 1
         else:
-            del self._tenants[tenant]
+            self._events[event.id] = event, 1
+            size = len(event.data)
+            self.bytes += size
+        self.count += 1
+        count, total = self._tenants.get(event.tenant, (0, 0))
+        self._tenants[event.tenant] = count + 1, total + size
+        return event
+
+    def take(self, event: Event) -> None:
+        """Count a delivery that is no longer queued."""
+        event, many = self._events.pop(event.id)
+        size = 0
+        if many > 1:
+            self._events[event.id] = event, many - 1
+        else:
+            size = len(event.data)
+            self.bytes -= size
+        self.count -= 1
+        count, total = self._tenants[event.tenant]
+        if count > 1:
+            self._tenants[event.tenant] = count - 1, total - size
+        else:
+            del self._tenants[event.tenant]
 
     @property
     def room(self) -> int:
         """The free bytes, for all tenants together."""
-        return self._bytes_max - self.bytes
+        return max(self._bytes_max - self.bytes, 0)
 
     def may_queue(self, tenant: str) -> bool:
         """Whether this tenant may queue another delivery that cannot start at once."""

@@ -434,7 +434,7 @@ async def _due(tx: Tx, asks: Sequence[DueAsk], *, now: int) -> list[DueRows]:
         for ask, choice in zip(asks, choices, strict=True)
         for it in (*choice.fresh, *choice.retry)
     ]
-    works = {row[0]: rows.work(row) for row in await tx.many("works", wanted)}
+    works = rows.works(await tx.many("works", wanted))
     return [choice.due_rows(works) for choice in choices]
 
 
@@ -442,7 +442,7 @@ async def _due_unpaused(tx: Tx, ask: DueAsk, *, now: int) -> DueRows:
     """The next rows of an endpoint without those of its paused subscriptions."""
     chosen = await unpaused.due(tx, ask, now=now)
     wanted = [(it, ask.bucket) for it in (*chosen.fresh, *chosen.retry)]
-    works = {row[0]: rows.work(row) for row in await tx.many("works", wanted)}
+    works = rows.works(await tx.many("works", wanted))
     return DueRows(
         ask.endpoint_id,
         tuple(works[it] for it in chosen.fresh if it in works),

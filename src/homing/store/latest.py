@@ -63,7 +63,7 @@ async def newest(tx: Tx, deliveries: Sequence[Delivery], *, now: int, node: int)
     await order.hold(tx, map(key_of, deliveries))
     swapped = await _swap(tx, deliveries, now=now, node=node, failed=False)
     places = [(it.newest.id, it.newest.bucket) for it in swapped]
-    works = {row[0]: rows.work(row) for row in await tx.many("works", places)}
+    works = rows.works(await tx.many("works", places))
     return {it.older_id: works[it.newest.id] for it in swapped if it.newest.id in works}
 
 

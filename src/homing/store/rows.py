@@ -7,7 +7,7 @@ a surrogate pair) is cleaned if it may come from a receiver or from an old versi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import EnumType
 from typing import Any
 
@@ -388,6 +388,18 @@ def pending(row: Row) -> Delivery:
 def work(row: Row) -> Work:
     """A delivery with its event, from the columns of both."""
     return Work(pending(row), event(row[PENDING_WIDTH:]))
+
+
+def works(found: Iterable[Row]) -> dict[int, Work]:
+    """Deliveries with their events, by id; those of one event share it."""
+    events: dict[int, Event] = {}
+    by_id: dict[int, Work] = {}
+    for row in found:
+        of = events.get(row[PENDING_WIDTH])
+        if of is None:
+            of = events[row[PENDING_WIDTH]] = event(row[PENDING_WIDTH:])
+        by_id[row[0]] = Work(pending(row), of)
+    return by_id
 
 
 def history_row(finished: Finished, first_attempt: bytes | None = None) -> Row:

@@ -10,20 +10,23 @@ from __future__ import annotations
 
 import pickle
 import struct
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, cast
 
 from msgspec import Struct
 from msgspec.msgpack import Decoder, Encoder
 
+from homing.model import Delivery, Event, Work
 from homing.ports import (
     DueRows,
     EndpointStart,
     NewEvent,
+    Place,
     Receipt,
     Refusal,
     SettleBatch,
     SettleResult,
+    Source,
 )
 
 START = 0  # the number of the call that starts a worker; calls of the store begin with 1
@@ -57,6 +60,24 @@ class Reply(NamedTuple):
     value: Any
 
 
+class _Rows(Struct, array_like=True):
+    """``DueRows`` without the events."""
+
+    endpoint_id: int
+    fresh: list[Delivery]
+    retry: list[Delivery]
+    more_fresh: bool
+    next_due: int | None
+    seen: Mapping[Source, Place]
+
+
+class _Due(Struct, array_like=True):
+    """Due rows, each event once however many deliveries it has."""
+
+    events: list[Event]
+    rows: list[_Rows]
+
+
 class _Publish(Struct, array_like=True):
     requests: list[list[NewEvent]]
     catalog_version: int
@@ -66,10 +87,40 @@ class _Publish(Struct, array_like=True):
 _encode = Encoder().encode
 _decode_publish = Decoder(_Publish).decode
 _decode_settle = Decoder(SettleBatch).decode
+_decode_packed_due = Decoder(_Due).decode
+
+
+def _encode_due(found: list[DueRows]) -> bytes:
+    events: dict[int, Event] = {}
+    packed: list[_Rows] = []
+    for it in found:
+        for work in (*it.fresh, *it.retry):
+            events[work.event.id] = work.event
+        fresh, retry = [work.delivery for work in it.fresh], [work.delivery for work in it.retry]
+        packed.append(_Rows(it.endpoint_id, fresh, retry, it.more_fresh, it.next_due, it.seen))
+    return _encode(_Due(list(events.values()), packed))
+
+
+def _decode_due(content: memoryview) -> list[DueRows]:
+    due = _decode_packed_due(content)
+    events = {it.id: it for it in due.events}
+    return [
+        DueRows(
+            it.endpoint_id,
+            tuple([Work(delivery, events[delivery.event_id]) for delivery in it.fresh]),
+            tuple([Work(delivery, events[delivery.event_id]) for delivery in it.retry]),
+            it.more_fresh,
+            it.next_due,
+            it.seen,
+        )
+        for it in due.rows
+    ]
+
+
 _decode_of: dict[int, Callable[[memoryview], object]] = {  # a reply, by its kind
     _PUBLISH: Decoder(list[list[Receipt] | Refusal]).decode,
     _SETTLE: Decoder(SettleResult).decode,
-    _DUE: Decoder(list[DueRows]).decode,
+    _DUE: _decode_due,
     _STARTS: Decoder(list[EndpointStart]).decode,
 }
 
@@ -102,6 +153,8 @@ def encode_reply(call: Call, value: object) -> bytes:
     kind = _REPLIES.get((call.port, call.method), _PICKLED)
     if kind == _PICKLED:
         return _frame(call.number, kind, pickle.dumps((False, value), protocol=5))
+    if kind == _DUE:
+        return _frame(call.number, kind, _encode_due(cast("list[DueRows]", value)))
     return _frame(call.number, kind, _encode(value))
 
 
