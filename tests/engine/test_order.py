@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
+
+import pytest
 
 from engine.world import HOUR, MINUTE, SECOND, Hit, Reply, World, always, balanced, changed, live
 from homing.engine.options import EngineOptions
+from homing.errors import StoreUnavailable
 from homing.model import Lane, Order, Reason, Status
 from homing.policy.admission import EventDraft
+from homing.store.admin import Admin
 
 URL = "https://a.example/"
 OTHER = "https://b.example/"
@@ -125,6 +130,37 @@ def test_cancelling_the_first_one_lets_the_next_go() -> None:
         first, _ = await world.deliveries()
         await world.engine.cancel(first.delivery.id)
         await world.wait(SECOND)
+        assert numbers(world) == [0, 1]
+        await balanced(world)
+
+    live(story)
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_the_next_one_goes_although_the_reply_that_unblocked_it_was_lost(
+    *, written: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = failing(0)
+        await world.subscribe(URL, order=Order.KEY)
+        await publish(world, "x", 0, 1)
+        await world.wait(SECOND)
+        first, _ = await world.deliveries()
+        release, calls = Admin.release_keys, 0
+
+        async def without_a_reply(*args: Any, **more: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls > 1:
+                return await release(*args, **more)
+            if written:
+                await release(*args, **more)
+            raise StoreUnavailable
+
+        monkeypatch.setattr(Admin, "release_keys", without_a_reply)
+        await world.engine.cancel(first.delivery.id)
+        await world.wait(5 * SECOND)
+        assert calls
         assert numbers(world) == [0, 1]
         await balanced(world)
 

@@ -29,6 +29,7 @@ RARE = frozenset(
         "delete_subscription",
         "erase_events",
         "hide_erased",
+        "release_keys",
         "run_cleanup_job",
         "replay",
         "replay_step",

@@ -398,7 +398,13 @@ class Maintenance:
             ]
             if here:
                 fences = ownership.fences(it.bucket for it in here)
-                for delivery in await self._admin.release_keys(here, now=now, fences=fences):
+                try:
+                    unblocked = await self._admin.release_keys(here, now=now, fences=fences)
+                except Unavailable:
+                    self._keys_wait = True
+                    self._settler.find_unblocked({it.subscription_id for it in here})
+                    raise
+                for delivery in unblocked:
                     self._dispatcher.left_in_store(delivery)
         return len(here)
 

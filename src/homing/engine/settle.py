@@ -18,7 +18,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -361,17 +361,17 @@ class Settler:
         if result.superseded:
             self.finished["superseded"] += len(result.superseded)
         if not result.known:
-            self._find_unblocked(batch)
+            keyed = [it.delivery for it in batch.finished if it.delivery.order_key]
+            self.find_unblocked({it.subscription_id for it in keyed})
         self._count(batch, gone)
         attempts = [it for it in items if type(it) is CompletedAttempt]
         if self._core.tracing is not None:
             self._core.tracing.attempted(attempts)
         self._report(attempts, batch)
 
-    def _find_unblocked(self, batch: SettleBatch) -> None:
-        """Search the store for deliveries that this batch may have unblocked."""
-        keyed = [it.delivery for it in batch.finished if it.delivery.order_key]
-        for subscription_id in {it.subscription_id for it in keyed}:
+    def find_unblocked(self, subscription_ids: Iterable[int]) -> None:
+        """Search the store for deliveries of these that a call without a reply may have unblocked."""
+        for subscription_id in subscription_ids:
             subscription = self._core.catalog.get(subscription_id)
             if subscription is not None and subscription.endpoint_id:
                 bucket = self._core.fan_out.bucket(subscription)
