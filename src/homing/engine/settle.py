@@ -370,7 +370,7 @@ class Settler:
         self._report(attempts, batch)
 
     def find_unblocked(self, subscription_ids: Iterable[int]) -> None:
-        """Search the store for deliveries of these that a call without a reply may have unblocked."""
+        """Search for deliveries of these that a call without a reply may have unblocked."""
         for subscription_id in subscription_ids:
             subscription = self._core.catalog.get(subscription_id)
             if subscription is not None and subscription.endpoint_id:
