@@ -81,6 +81,7 @@ def flood(
     seconds = settled_at - response["started"]
     return {
         "rate": deliveries / seconds,
+        "warm": warm * fan_out,  # deliveries before the measurement
         "seconds": seconds,
         "published_s": response["seconds"],
         "requests": arrived["requests"],

@@ -183,7 +183,7 @@ def profile(hall: Hall, part: str, *, count: int, native: bool, out: Console) ->
             found = load(count)
             after = thread_cpu_s(pid)
     each = {
-        thread: (cpu - before.get(thread, 0.0)) / (count * 1.05) * 1e6  # with its warm-up
+        thread: (cpu - before.get(thread, 0.0)) / (count + found["warm"]) * 1e6
         for thread, cpu in after.items()
     }
     out.rule(f"{part}: {found['rate']:,.0f} deliveries/s while watched")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
@@ -136,9 +137,9 @@ def test_cancelling_the_first_one_lets_the_next_go() -> None:
     live(story)
 
 
-@pytest.mark.parametrize("written", [True, False])
+@pytest.mark.parametrize("written_after_ms", [None, 0, 50, 500])
 def test_the_next_one_goes_although_the_reply_that_unblocked_it_was_lost(
-    *, written: bool, monkeypatch: pytest.MonkeyPatch
+    written_after_ms: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def story(world: World) -> None:
         world.sender.scripts[URL] = failing(0)
@@ -146,16 +147,21 @@ def test_the_next_one_goes_although_the_reply_that_unblocked_it_was_lost(
         await publish(world, "x", 0, 1)
         await world.wait(SECOND)
         first, _ = await world.deliveries()
-        release, calls = Admin.release_keys, 0
+        release, calls, writes = Admin.release_keys, 0, list[asyncio.Task[None]]()
 
         async def without_a_reply(*args: Any, **more: Any) -> Any:
             nonlocal calls
             calls += 1
             if calls > 1:
                 return await release(*args, **more)
-            if written:
-                await release(*args, **more)
+            if written_after_ms is not None:
+                writes.append(asyncio.ensure_future(later(written_after_ms, *args, **more)))
+            await asyncio.sleep(0)
             raise StoreUnavailable
+
+        async def later(ms: int, *args: Any, **more: Any) -> None:
+            await asyncio.sleep(ms / 1000)
+            await release(*args, **more)
 
         monkeypatch.setattr(Admin, "release_keys", without_a_reply)
         await world.engine.cancel(first.delivery.id)

@@ -55,6 +55,20 @@ def test_what_was_put_and_taken_leaves_nothing_behind(puts: list[tuple[str, int]
     assert not queued._events
 
 
+@given(st.lists(st.integers(0, 5), max_size=40), st.integers(0, 40))
+def test_many_are_taken_like_one_after_the_other(numbers: list[int], count: int) -> None:
+    one, all_ = (Queued(count_max=100, bytes_max=10_000) for _ in range(2))
+    events = [event("a", 100) for _ in range(6)]
+    queued = [events[number] for number in numbers]
+    for it in queued:
+        one.put(it)
+        all_.put(it)
+    all_.take_all(queued[:count])
+    for it in queued[:count]:
+        one.take(it)
+    assert vars(one) == vars(all_)
+
+
 def test_the_data_of_an_event_counts_once_for_all_its_deliveries() -> None:
     queued, shared = Queued(count_max=100, bytes_max=1_000), event("a", 600)
     for _ in range(3):

@@ -146,7 +146,10 @@ class Totals:
 
 def quiet() -> None:
     """The engine's log lines are of no use here."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL),
+        logger_factory=structlog.ReturnLoggerFactory(),  # Lost commits are critical.
+    )
 
 
 def _run(asked: tuple[int, int, bool]) -> Verdict:

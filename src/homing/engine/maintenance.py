@@ -31,6 +31,7 @@ log = structlog.get_logger("homing.maintenance")
 RETENTION_EVERY_MS = HOUR_MS
 FEW_PAGES = 10
 SEARCH_AGAIN_MS = 24 * HOUR_MS  # for expired deliveries, where no row says when that will be
+UNSURE_STEP = 20  # subscriptions whose endpoint is searched in one turn
 PAGES_MAX = 4  # pages of expired deliveries in memory; their endpoints take turns
 
 
@@ -126,6 +127,7 @@ class Maintenance:
         self.every_hour: Callable[[], Awaitable[None]]  # set by the engine
         self.lock = asyncio.Lock()  # held by every step that removes or folds rows past retention
         self._keys_wait = False  # a delivery with a key was cancelled
+        self._unsure: set[int] = set()  # subscriptions whose keys were released without a reply
         self._asked = False  # ``run_cleanup_jobs`` was called since the jobs were last read
 
     # --- expiry ------------------------------------------------------------------------------
@@ -368,10 +370,11 @@ class Maintenance:
                 for cleanup_job in cleanup_jobs:
                     await self._step(cleanup_job)
                 released = 0
-                if self._catalog.ordered or self._keys_wait:
+                if self._catalog.ordered or self._keys_wait or self._unsure:
                     self._keys_wait = False
                     released = await self._release_keys()
-                if not cleanup_jobs and not released and not self._asked:
+                    self._find_unblocked()
+                if not cleanup_jobs and not released and not self._unsure and not self._asked:
                     return
             except StaleCatalog:
                 continue
@@ -400,13 +403,18 @@ class Maintenance:
                 fences = ownership.fences(it.bucket for it in here)
                 try:
                     unblocked = await self._admin.release_keys(here, now=now, fences=fences)
-                except Unavailable:
+                except Unavailable:  # It may have been written, or be written a little later.
                     self._keys_wait = True
-                    self._settler.find_unblocked({it.subscription_id for it in here})
+                    self._unsure.update([it.subscription_id for it in here])
                     raise
                 for delivery in unblocked:
                     self._dispatcher.left_in_store(delivery)
         return len(here)
+
+    def _find_unblocked(self) -> None:
+        """Search for what earlier releases without a reply have unblocked, some keys at a time."""
+        some = [self._unsure.pop() for _ in range(min(len(self._unsure), UNSURE_STEP))]
+        self._settler.find_unblocked(some)
 
     async def _step(self, cleanup_job: CleanupJob) -> None:
         """Run one step, under the lock: settling moves deliveries that are in flight by itself."""

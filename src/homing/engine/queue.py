@@ -344,6 +344,18 @@ class EndpointQueue:
         due_at = None if first and _FRESH in self.rate_limited else delivery.due_at
         self.note_in_store(more_fresh=first, next_due=due_at, expires_at=delivery.expires_at)
 
+    def _all_left_in_store(self, deliveries: Sequence[Delivery]) -> None:
+        """The same for all that were queued, which can be many."""
+        if self.paused or self.rate_limited:
+            for delivery in deliveries:
+                self.left_in_store(delivery)
+        elif deliveries:
+            self.note_in_store(
+                more_fresh=any(it.is_first for it in deliveries),
+                next_due=min([it.due_at for it in deliveries]),
+                expires_at=min([it.expires_at for it in deliveries]),
+            )
+
     # --- paused subscriptions ------------------------------------------------------------------
 
     def set_paused(
@@ -473,8 +485,7 @@ class EndpointQueue:
     def put_back(self) -> None:
         """Forget the queued deliveries: they stay in the store, and will be read again."""
         works = [*self.fresh, *self.retry, *chain.from_iterable(self.aside.values())]
-        for work in works:
-            self.left_in_store(work.delivery)
+        self._all_left_in_store([work.delivery for work in works])
         self.totals.retries -= len(self.retry)
         self.totals.aside -= self.aside_count
         self.fresh.clear()
@@ -523,9 +534,7 @@ class EndpointQueue:
         return removed
 
     def _release_memory(self, works: Iterable[Work]) -> None:
-        memory = self.totals.memory
-        for work in works:
-            memory.take(work.event)
+        self.totals.memory.take_all([work.event for work in works])
 
     # --- rates: a lane waits in the store, or one subscription in memory -----------------------
 

@@ -9,6 +9,8 @@ The data of an event is in memory once, however many of its deliveries are queue
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from homing.model import Event
 
 WEIGHT = 4
@@ -53,6 +55,23 @@ class Queued:
             self._tenants[event.tenant] = count - 1, total - size
         else:
             del self._tenants[event.tenant]
+
+    def take_all(self, events: Sequence[Event]) -> None:
+        """The same for many deliveries of one tenant, in less time."""
+        if not events:
+            return
+        size, kept = 0, self._events
+        for event in events:
+            first, many = kept.pop(event.id)
+            if many > 1:
+                kept[event.id] = first, many - 1
+            else:
+                size += len(first.data)
+        self.count -= len(events)
+        self.bytes -= size
+        count, total = self._tenants.pop(events[0].tenant)
+        if count > len(events):
+            self._tenants[events[0].tenant] = count - len(events), total - size
 
     @property
     def room(self) -> int:
