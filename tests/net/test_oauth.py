@@ -193,7 +193,7 @@ async def test_a_refused_token_is_renewed_and_the_request_repeated_at_once(
     response = await tried(sender, server)
 
     assert response.code == 200
-    assert "fetched after a 401 of the receiver" in response.detail
+    assert "fetched after a 401 from the receiver" in response.detail
     assert [code for _, code in server.arrived] == [200, 401, 200]
     assert len(server.asked) == 2
 

@@ -53,7 +53,7 @@ REFUSED = CauseKey("refused")
             "the TLS handshake did not end within 5 s",
             None,
             CauseKey("timeout", "handshake"),
-            "timeout: no end of the TLS handshake in time",
+            "timeout: TLS handshake not finished in time",
         ),
         (
             Failure.TLS,

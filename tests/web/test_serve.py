@@ -109,7 +109,7 @@ def in_terminal(data: Path) -> str:
 def test_a_new_key_is_shown_once_in_a_terminal_and_never_in_a_log(tmp_path: Path) -> None:
     said = in_terminal(tmp_path / "seen")
     key = (tmp_path / "seen" / "admin.key").read_text().strip()
-    assert f"shown this once: {key}" in said
+    assert f"shown only once: {key}" in said
     assert "/sign-in#hl_" in said
     again = in_terminal(tmp_path / "seen")
     assert key not in again

@@ -1,4 +1,4 @@
-"""Event types: what a tenant says about its events, for publishers, receivers and the check."""
+"""Event types: what a tenant says about its events, for publishers, receivers and the checks."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ class EventTypes:
 
     @use_case(MANAGERS, changes=True)
     async def delete(self, caller: Caller, name: str, *, tenant: str | None) -> None:
-        """Deletes a type; its events are published without a check, or refused as unknown."""
+        """Deletes a type; its later events are published unchecked, or refused as unknown."""
         found = await self._visible(caller, name, tenant)
         await self._engine.event_types.delete(found.tenant, found.name)
 
     def rules_of(self, tenant: str) -> CheckRules:
-        """How events are checked whose type does not say, and events of unknown types."""
+        """The checks of events whose type has no setting of its own, or is unknown."""
         return self._engine.event_check.rules_of(tenant)
 
     async def _visible(self, caller: Caller, name: str, tenant: str | None) -> EventType:

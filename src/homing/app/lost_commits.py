@@ -26,7 +26,7 @@ class LostCommits:
 
     @use_case(ADMINS)
     def page(self, _caller: Caller) -> Losses:
-        """What the processes have noticed and nobody has confirmed."""
+        """The losses that processes have noticed and no operator has confirmed."""
         return Losses(self._losses.unconfirmed, self._losses.holding)
 
     @use_case(ADMINS, changes=True)

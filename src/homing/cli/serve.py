@@ -86,12 +86,12 @@ def serve(
 
 def _print_start(address: str, key: AdminKey) -> None:
     print(f"Homing {__version__} serves {address}")
-    if sys.stdout.isatty():  # Otherwise the output is a log, which others read.
+    if sys.stdout.isatty():  # Otherwise the output is a log, which other people may read.
         from homing.cli.sign_in_link import link_to
 
-        print(f"Sign in, once, within 15 minutes: {link_to(address, key.value)}")
+        print(f"Sign in with this link (once, within 15 minutes): {link_to(address, key.value)}")
         if key.created:
-            print(f"The admin key, shown this once: {key.value}")
+            print(f"The admin key, shown only once: {key.value}")
     if key.path is not None:
         print(f"The admin key is stored in {key.path}")
     sys.stdout.flush()

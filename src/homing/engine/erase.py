@@ -1,11 +1,11 @@
-"""Erasures: what a person erases is hidden and not sent from the response on, and removed in steps.
+"""Erasures: after the response, erased data is hidden and not sent; it is removed in steps.
 
 Events are erased before the response: their rows are removed, pending deliveries with them. Then
-the version of the catalog is raised, and every process that reads it forgets the deliveries of the
-tenant that it has in memory and reads them again from the store. Attempts in flight are not called
-back; of their outcome nothing is written. Of a tenant only one row is written before the response:
-it hides everything up to an id, and its subscriptions count as deleted. The maintenance leader
-removes the rows, and on SQLite empties the write-ahead log. A job that was interrupted continues.
+the version of the catalog is raised. Every process that reads the new version drops the deliveries
+of the tenant from its memory and reads them again from the store. Attempts in flight are not
+cancelled, but their outcomes are not written. To erase a tenant, only one row is written before the
+response: it hides everything up to an id, and the subscriptions count as deleted. The maintenance
+leader removes the rows, and on SQLite empties the write-ahead log. Interrupted jobs are continued.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from homing.ports.erasures import Erasable, Erasure, ErasureKind
 log = structlog.get_logger("homing.erase")
 
 EVENTS_MAX = 10_000  # erased before a response
-RUNNING_MAX = 1_000  # that are read at a time
+RUNNING_MAX = 1_000  # unfinished erasures that are read at a time
 CLOCKS_MS = 5_000  # how far the clocks of two processes may differ
-STEP_WAIT_S = 0.01  # between two steps, for the work of others
-AGAIN_MAX_MS = 60_000  # between two tries of what cannot be removed yet
+STEP_WAIT_S = 0.01  # between two steps, so that other work can run
+AGAIN_MAX_MS = 60_000  # between two tries to remove rows that cannot be removed yet
 
 
 class Eraser:
@@ -49,12 +49,12 @@ class Eraser:
         return await self._erase(new, key=key, earlier=hashes)
 
     async def erase_field(self, tenant: str, path: str, value: str) -> Erasure:
-        """Erase the events that have this value, as many as are erased before a response."""
+        """Erase up to EVENTS_MAX events that have this value; ``more``: others have it, too."""
         subject = b"".join(self._options.payload_fields.wanted(path, value))
         return await self._erase(self._new(tenant, ErasureKind.FIELD, path=path, subject=subject))
 
     async def erase_tenant(self, tenant: str) -> Erasure:
-        """Erase everything that a tenant has; publishes that come later are new."""
+        """Erase everything that a tenant has; later events are not part of the erasure."""
         return await self._erase(self._new(tenant, ErasureKind.TENANT))
 
     async def get(self, erasure_id: int) -> Erasure:
@@ -91,13 +91,13 @@ class Eraser:
             await self._catalog.refresh()
             self._ownership.notify_peers("catalog")
             await self._ownership.wait_for_peers(version)
-        finally:  # A call that fails may have been written: the job finishes it.
+        finally:  # A failed call may have been committed: then the job finishes the erasure.
             self._ownership.notify_peers("erasures")
             self.take_up()
         return await self.get(erasure.id)
 
     async def _erase_some(self, erasure: Erasure) -> bool:
-        """Erase up to ``EVENTS_MAX`` events; whether others match."""
+        """Erase up to ``EVENTS_MAX`` events; returns whether others match."""
         left = EVENTS_MAX
         while True:
             events, _ = await self._admin.erasable(
@@ -150,14 +150,14 @@ class Eraser:
             self._task = None
 
     async def _wait_ms(self, ms: int) -> None:
-        """Wait so long, at most a second if something was erased meanwhile."""
+        """Wait this long; a call of ``take_up`` ends the wait after its first second."""
         await asyncio.sleep(AGAIN_MS / 1000)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout((ms - AGAIN_MS) / 1000):
                 await self._asked.wait()
 
     async def _run_all(self) -> bool:
-        """Remove what the erasures have left; True if some of it has to be tried again."""
+        """Remove the rows that the erasures have left; returns True if some must be tried again."""
         running = await self._admin.running_erasures(limit=RUNNING_MAX)
         if not running:
             return False
@@ -171,7 +171,7 @@ class Eraser:
                 await self._admin.hide_erased(erasure.id, more=more)
                 await self._catalog.refresh()
                 self._ownership.notify_peers("catalog")
-        # Later commits put nothing of these erasures into the log.
+        # Later commits put no erased data into the log.
         if not await self._admin.empty_log():
             return True
         now = self._clock.now()

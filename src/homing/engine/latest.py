@@ -1,11 +1,11 @@
 """The newest event of a key: before an attempt, an older delivery is replaced by the newest one.
 
 In a fleet only the store knows whether a newer event was accepted. Deliveries of subscriptions with
-the order ``latest`` that are about to be sent take their slot and are asked for together, one call
-of the store at a time. What is superseded is finished with that call.
+the order ``latest`` that are about to be sent take their slots. Then one call of the store at a
+time looks up many of them together, and finishes those that are superseded.
 
-An embedded process accepts every event itself. It remembers the deliveries that it has published
-last for their keys, and sends those without asking.
+An embedded process accepts every event itself. For many keys it remembers the last delivery that it
+has published, and sends this delivery without asking the store.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class NewestFirst:
         self.superseded = 0  # deliveries, since the start of the process
 
     def accepted(self, delivery: Delivery) -> None:
-        """Remember that no newer event of this delivery's key is accepted."""
+        """Remember this delivery as the newest of its key."""
         if self._ownership.fenced:
-            return  # Another process may accept one.
+            return  # Another process may accept a newer event.
         if len(self._newest) >= REMEMBERED_MAX:
             self._newest.popitem(last=False)
         self._newest[delivery.subscription_id, delivery.order_key] = delivery.id
@@ -70,7 +70,7 @@ class NewestFirst:
         self._newest.pop((delivery.subscription_id, delivery.order_key), None)
 
     def forget(self) -> None:
-        """Ask the store for every delivery: it may have newer ones that are not known here."""
+        """Forget all keys: the store may have newer deliveries that this process does not know."""
         self._newest.clear()
 
     def is_newest(self, delivery: Delivery) -> bool:

@@ -1,11 +1,11 @@
-"""Sends notices to people, in messages; one process of a fleet does it, the maintenance leader.
+"""Sends notices to people, as messages; in a fleet only the maintenance leader sends them.
 
 A message gets its id and its records in a commit before it is sent, and keeps them until it has
 arrived: a message that is sent again, after a failure or a crash, has the same id. Notices have
 their own slots, divided among tenants like those of deliveries; e-mail and HTTP have separate
-slots. A target that does not respond holds one slot until the deadline. Each failure doubles its
-wait, up to an hour (``policy/notices``, ``retry_wait_ms``). While there is no target, this module
-asks the store for nothing.
+slots. A target that does not respond holds one slot until the deadline. Each failure doubles the
+target's wait, up to an hour (``policy/notices``, ``retry_wait_ms``). While no target exists, this
+module does not use the store.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class NoticeSender:
         self._woken.set()
 
     def begin_stop(self) -> None:
-        """Start no further message."""
+        """Start no more messages."""
         self._stopping = True
         self._woken.set()
 
@@ -167,7 +167,7 @@ class NoticeSender:
         self._reminded_at = now
 
     async def _look(self) -> int:
-        """Give the targets that are due to the slots; return the time until the next is due."""
+        """Queue the due targets for slots; return the time until the next target is due."""
         wait_ms, after_id = self._poll_ms(), 0
         while page := await self._store.targets_to_send(after_id=after_id, limit=PAGE):
             now = self._clock.now()
@@ -248,7 +248,7 @@ class NoticeSender:
         await self._finish(target, taken.id, error, count=message.count)
 
     async def _tried(self, target: NoticeTarget, sending: Awaitable[str]) -> str:
-        """Empty if it arrived, otherwise the reason; a bug is one, so that the wait grows, too."""
+        """Return "" if the message arrived, else the reason; a bug is one, and the wait grows."""
         try:
             return await sending
         except HomingError:
@@ -258,7 +258,7 @@ class NoticeSender:
             return say("internal error: {name}", name=type(error).__name__)
 
     async def _deliver(self, message: Message) -> str:
-        """Empty if it arrived, otherwise the reason."""
+        """Send the message; returns "" if it arrived, otherwise the reason."""
         target = message.target
         match target.kind:
             case TargetKind.EMAIL:
@@ -275,7 +275,7 @@ class NoticeSender:
         return await self._post(target, message.name, body)
 
     async def test(self, target: NoticeTarget) -> str:
-        """Send a test notice at once; empty if it arrived, otherwise the reason."""
+        """Send a test notice at once; returns "" if it arrived, otherwise the reason."""
         number = self._ids.take(self._clock.now())
         text, name = notice_text.test_text(target), show_id("msg", number)
         match target.kind:

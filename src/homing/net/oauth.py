@@ -1,23 +1,23 @@
 """Access tokens of OAuth 2.0 for the requests of a sender: fetched, shared, renewed.
 
-``OAuthSender`` is a sender around another one. A request without credentials goes straight through.
+``OAuthSender`` wraps another sender. A request without credentials goes straight through.
 For a request with credentials it fetches an access token from the token endpoint, with a request of
-the same sender: the same guard, look-ups, limits, and no redirects. Then it sends the request with
+that sender: with the same guard, look-ups and limits, no redirects. Then it sends the request with
 the token.
 
 - **Shared.** Equal clients of one tenant share a token, and one fetch per client is under way
-  however many attempts wait for it. Each attempt that waits holds its slot, so slots bound them.
+  however many attempts wait for it. Each waiting attempt holds its slot, so slots limit them.
 - **Ahead.** A token in the last minute or the last fifth of its life is still used, and the first
   attempt that uses it also starts the fetch of the next one.
-- **Refused.** After a 401 the request is repeated at once with a newer token, once. No retry is
-  spent on it. If the newer token is refused as well, the 401 counts, and until a token is accepted
-  again a 401 makes a new one only after 1 s, doubling to 60 s.
-- **Time.** A fetch has 5 s of its own, and so has its wait for a turn. The deadline of an attempt
+- **Refused.** After a 401 the request is repeated once, immediately, with a newer token. No retry
+  is used up. If the newer token is refused as well, the 401 counts. Then, until a token is accepted
+  again, a 401 starts another fetch only after a wait of 1 s, doubling to 60 s.
+- **Time.** A fetch has 5 s, and the wait for its turn another 5 s. The deadline of an attempt
   covers only its request to the receiver, and the repeated request has a deadline of its own.
-- **Limits.** At most 64 fetches are under way. Tenants have fair shares of them, as of look-ups
-  (``policy/look_ups``), and of the tokens that are kept. A failed fetch is not repeated for 1 s,
+- **Limits.** At most 64 fetches are under way. Tenants have fair shares of fetches, as they do of
+  look-ups (``policy/look_ups``), and of kept tokens. A failed fetch is not repeated for 1 s,
   doubling to 60 s: attempts in that time fail with the same failure.
-- **Failures.** ``token`` is a failure of the token endpoint, and counts for the endpoint that needs
+- **Failures.** ``token`` is a failure of the token endpoint, and counts against the URL that needs
   the token. If the sender could not ask the token endpoint, that is a sender-side failure.
 """
 
@@ -105,7 +105,7 @@ class Tokens:
         return self._tokens.owned(tenant)
 
     def at_hand(self, client: Credentials) -> Token | None:
-        """A token that can be used now; near its end, the fetch of the next one begins."""
+        """A token that can be used now; if it expires soon, the fetch of the next one begins."""
         now, key = self._monotonic(), client.identity
         token = self._tokens.get(key, now)
         if token is not None and now >= token.renew_at and key not in self._fetches:
@@ -133,7 +133,7 @@ class Tokens:
         return None if token is refused else token
 
     def renew(self, client: Credentials, then: Callable[[Found], None]) -> bool:
-        """Fetch a token instead of a refused one; False: the last renewed ones were refused, too.
+        """Fetch a token to replace a refused one; False while renewed ones were refused recently.
 
         The refused token is used meanwhile: another receiver may accept it.
         """
@@ -163,7 +163,7 @@ class Tokens:
         now: float,
         why: NoToken | None = None,
     ) -> None:
-        """Remember a failure for twice as long as it is waited for, to double the next wait."""
+        """Remember a failure for twice its wait, so that another one can double the wait."""
         again_s = wait_s(count)
         wait = _Wait(count, now + again_s, why)
         cache.put(client.tenant, client.identity, wait, now=now, keep_s=2 * again_s)
@@ -183,7 +183,7 @@ class Tokens:
             self._loop.call_soon(self._start_next)
 
     def _start_next(self) -> None:
-        """Start one fetch in a turn of the loop: to sign an assertion can take milliseconds."""
+        """Start one fetch per turn of the loop: signing an assertion can take milliseconds."""
         self._starting = False
         turn = self._queue.start()
         if turn is None:
@@ -218,11 +218,11 @@ class Tokens:
         self._inner.send(request, done)
 
     def _give_up(self, fetch: _Fetch) -> None:
-        """End a fetch that had no turn in time: a limit of the sender."""
+        """End a fetch whose turn did not come in time: a sender-side failure."""
         client = fetch.client
         self._queue.leave(client.tenant, client.identity)
         del self._fetches[client.identity]
-        detail = f"it had no turn within {QUEUE_S_MAX:g} s, because of other token endpoints"
+        detail = f"its turn did not come within {QUEUE_S_MAX:g} s, because of other token endpoints"
         why = NoToken(
             Failure.SENDER_TOKEN, f"the token endpoint {client.target.host} was not asked: {detail}"
         )
@@ -261,7 +261,7 @@ class Tokens:
         self._hand_out(fetch.waiting, found)
 
     def _hand_out(self, waiting: list[Callable[[Found], None]], found: Found) -> None:
-        """Let the attempts go on that waited for a token, a few in one turn of the loop."""
+        """Continue the attempts that waited for a token, a few per turn of the loop."""
         for then in waiting[:PORTION]:
             try:
                 then(found)
@@ -296,7 +296,7 @@ class OAuthSender:
             attempt.begin()
 
     async def close(self) -> None:
-        """Close the sender inside."""
+        """Close the inner sender."""
         await self._inner.close()
 
 
@@ -329,7 +329,7 @@ class _Attempt:
         self._request, self._done, self._monotonic = request, done, monotonic
         self._begun_at = monotonic()
         self._token: Token | None = None
-        self._note = ""  # on tokens, for the log of attempts
+        self._note = ""  # about tokens, for the log of attempts
         self._repeated = False
 
     def begin(self) -> None:
@@ -340,14 +340,14 @@ class _Attempt:
             self._send(token)
 
     def _found(self, found: Found) -> None:
-        """Go on after a fetch: of the first token, or of a newer one after a 401."""
+        """Continue after the fetch of a first token, or of a newer one after a 401."""
         passed_ms = (self._monotonic() - self._begun_at) * 1000
         if isinstance(found, Token):
-            after = " after a 401 of the receiver" if self._repeated else ""
+            after = " after a 401 from the receiver" if self._repeated else ""
             self._note = f"a new access token was fetched{after} ({passed_ms:.0f} ms)"
             self._send(found)
             return
-        detail = f"{found.detail} (after a 401 of the receiver)" if self._repeated else found.detail
+        detail = found.detail + (" (after a 401 from the receiver)" if self._repeated else "")
         phases = Phases(total_us=int(passed_ms * 1000))
         self._finish(Response(None, found.failure, detail, None, phases))
 
@@ -371,7 +371,7 @@ class _Attempt:
             self._repeated = True
             newer = tokens.newer(client, self._token)
             if newer is not None:
-                self._note = "repeated with a newer access token after a 401 of the receiver"
+                self._note = "repeated with a newer access token after a 401 from the receiver"
                 self._send(newer)
                 return
             if tokens.renew(client, self._found):

@@ -25,7 +25,7 @@ OTHER = CauseKey("other")
 RETURN_MS = 3_600_000  # a cause that returns within this time continues
 CAUSES_MAX = 32  # of one endpoint, open or closed within RETURN_MS; further failures are OTHER
 
-# A part of the detail, and the sub-reason. The first entry that fits counts.
+# A part of the detail, and the sub-reason. The first entry that matches counts.
 _REASONS: dict[Failure, tuple[tuple[str, str], ...]] = {
     Failure.TLS: (
         ("alert certificate required", "no_client_certificate"),
@@ -91,7 +91,7 @@ _REASON_TEXTS = {
     (Failure.TLS, "old_protocol"): say("TLS version not supported"),
     (Failure.TLS, "closed"): say("connection closed in the handshake"),
     (Failure.TLS, "refused_by_peer"): say("handshake refused by the server"),
-    (Failure.TIMEOUT, "handshake"): say("no end of the TLS handshake in time"),
+    (Failure.TIMEOUT, "handshake"): say("TLS handshake not finished in time"),
     (Failure.DNS, "no_address"): say("name without an address"),
     (Failure.DNS, "unknown_host"): say("unknown host"),
     (Failure.DNS, "bad_name"): say("not a host name"),
@@ -135,7 +135,7 @@ def key_of(failure: Failure | None, detail: str, code: int | None) -> CauseKey:
 def title(key: CauseKey) -> str:
     """A cause in a few words: ``503 Service Unavailable``, ``TLS: self-signed certificate``.
 
-    A Sentence unless it is a status.
+    A Sentence, unless the title is a status.
     """
     if key == OTHER:
         return say("various failures")
@@ -223,7 +223,7 @@ class EndpointCauses:
         for cause in sorted(known, key=lambda it: it.id):  # The newest of a key counts.
             self._now[cause.key] = cause
         self.changed: dict[int, Cause] = {}
-        self.opened: list[Cause] = []  # of these, the open ones that were new or closed before
+        self.opened: list[Cause] = []  # those now open that were new or closed before
         self.cause_of: dict[int, int] = {}  # by delivery
 
     def recover(self, at: int) -> None:
@@ -263,7 +263,7 @@ def continues(cause: Cause, *, at: int) -> bool:
 
 
 def _grown(cause: Cause | None, seen: Failures, key: CauseKey) -> Cause:
-    """The cause with the attempts of a batch, or a new one."""
+    """The cause with the attempts of a batch added, or a new cause."""
     number = seen.id if cause is None else cause.id
     last_seen = seen.last_seen if cause is None else max(cause.last_seen, seen.last_seen)
     came = sum(1 for _, cause_before in seen.deliveries if cause_before != number)
@@ -283,7 +283,7 @@ def _grown(cause: Cause | None, seen: Failures, key: CauseKey) -> Cause:
 
 
 def _together(failures: list[Failures]) -> Failures:
-    """The failures of several keys as those of one key, closed if the latest of them are."""
+    """The failures of several keys as those of one key; closed if the latest ones are closed."""
     latest = max(failures, key=lambda it: it.last_seen)
     return replace(
         latest,

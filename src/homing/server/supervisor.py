@@ -5,11 +5,11 @@ loop and no threads. Each serving process is an ordinary process of the fleet.
 
 - Start: the first process starts alone, so that migrations, keys and wrong settings are dealt with
   once. If it fails, the supervisor ends with its exit code. When it serves, the others start.
-- Death: a process that ends is started again. The pause before that grows while its lives are
-  short. Connections wait in the shared socket meanwhile, or other processes accept them.
-- Stop: SIGTERM and SIGINT are passed on. A process ends by itself within its grace period; one that
-  does not, and all after a second signal, are killed. The exit code is 0 if every process settled
-  all its outcomes.
+- Death: a process that ends is started again, after a pause that grows while the process keeps
+  ending early. Connections wait in the shared socket meanwhile, or other processes accept them.
+- Stop: after SIGTERM or SIGINT every process gets SIGTERM and ends within its grace period. A
+  process that takes longer is killed; a second signal kills all. The exit code is 0 if every
+  process settled all its outcomes.
 - A serving process never outlives the supervisor: the kernel kills it.
 """
 
@@ -38,7 +38,7 @@ log = structlog.get_logger("homing")
 
 FIRST_PAUSE_S = 0.5
 PAUSE_MAX_S = 30.0
-LONG_LIFE_S = 60.0  # A process that lived so long is started again after the first pause.
+LONG_LIFE_S = 60.0  # After a life this long, the next pause is FIRST_PAUSE_S again.
 KILL_AFTER_S = 5.0  # after a process should have ended by itself
 
 
@@ -57,7 +57,7 @@ def usable_cores() -> int:
 
 
 def pause_s(short_lives: int) -> float:
-    """How long to wait before a start, after so many short lives in a row."""
+    """How long to wait before a start, after this many short lives in a row."""
     return min(FIRST_PAUSE_S * 2.0 ** min(short_lives, 10), PAUSE_MAX_S)
 
 
@@ -77,10 +77,10 @@ def supervise(settings: Settings, count: int, *, ready: Callable[[str], None]) -
 
 
 class _Process(Struct):
-    """One of the serving processes, through all its lives."""
+    """One of the serving processes, across its restarts."""
 
     number: int
-    pid: int | None = None  # None: it does not run
+    pid: int | None = None  # None: the process is not running
     started_s: float = 0.0
     short_lives: int = 0  # in a row
     start_at_s: float = 0.0
@@ -113,7 +113,7 @@ class _Supervisor:
     # --- starting -----------------------------------------------------------------------------
 
     def _start_due(self) -> bool:
-        """Start what is due; True in a process that was started."""
+        """Start the processes that are due; returns True only in a started process."""
         if not self._is_up and self._siblings.somebody_serves():
             self._is_up = True
             self._ready()
@@ -124,7 +124,7 @@ class _Supervisor:
         return False
 
     def _wanted(self) -> list[_Process]:
-        """All processes, but until one serves only the first."""
+        """All processes; only the first one as long as none has served."""
         return self._processes if self._is_up else self._processes[:1]
 
     def _start(self, one: _Process, now: float) -> bool:
@@ -145,7 +145,7 @@ class _Supervisor:
     # --- waiting and dying --------------------------------------------------------------------
 
     def _wait(self) -> None:
-        """Until a process ends or serves, a signal arrives or something is due."""
+        """Wait until a process ends or serves, a signal arrives, or a start or kill is due."""
         due = [one.start_at_s for one in self._wanted() if one.pid is None]
         if self._kill_at_s is not None:
             due = [self._kill_at_s]
@@ -175,7 +175,7 @@ class _Supervisor:
             self._exit_code = EXIT_UNSETTLED if code else self._exit_code
             return
         if not self._is_up and code > 0:
-            sys.exit(code)  # It has said why.
+            sys.exit(code)  # The process has reported the reason.
         now = monotonic()
         one.short_lives = 0 if now - one.started_s >= LONG_LIFE_S else one.short_lives
         wait_s = pause_s(one.short_lives)
@@ -203,7 +203,7 @@ class _Supervisor:
             log.error(
                 "the supervisor kills its processes before they have settled all outcomes:"
                 " unsettled deliveries that were sent will be sent again",
-                why="a second signal came" if self._stop_signals > 1 else "they do not end",
+                why="a second signal came" if self._stop_signals > 1 else "they took too long",
                 processes=len(self._running()),
             )
             self._signal(signal.SIGKILL)
@@ -211,12 +211,12 @@ class _Supervisor:
             self._stop_signals = 1
 
     def _signal(self, number: signal.Signals) -> None:
-        for pid in self._running():  # Not waited for yet: the id is still theirs.
+        for pid in self._running():  # Not reaped yet: the id still belongs to the process.
             os.kill(pid, number)
 
     @contextlib.contextmanager
     def _catching_signals(self) -> Iterator[None]:
-        """Signals wake ``_wait``; in a process that was started they are as before."""
+        """Let signals wake ``_wait``; a started process gets the former handlers back."""
         self._wake.setblocking(False)
         self._waker.setblocking(False)
         watched = (*STOP_SIGNALS, signal.SIGCHLD)

@@ -13,7 +13,7 @@ _END = (1 << 63) - 1  # above every id
 
 
 async def append(tx: Tx, events: Sequence[NewEvent]) -> None:
-    """Give the streams that match these events their entries; the last write of a transaction."""
+    """Append these events to the streams they match; must be the last write of a transaction."""
     wanted: dict[int, list[int]] = {}
     for new in events:
         for subscription_id in new.pulled:
@@ -30,7 +30,7 @@ async def append(tx: Tx, events: Sequence[NewEvent]) -> None:
 
 
 async def trim(tx: Tx, after_id: int, *, before: int, limit: int) -> tuple[int, int | None]:
-    """Remove old entries of the next streams, and all of those whose subscription is deleted.
+    """Remove old entries of the next streams, and all entries of deleted subscriptions.
 
     Returns the number of removed entries, and the subscription to continue after.
     """
@@ -65,7 +65,7 @@ async def _trim_one(
 
 
 async def erase(tx: Tx, tenant: str, *, limit: int) -> bool:
-    """Remove some rows of a tenant's streams, with their subscriptions; whether all are gone."""
+    """Remove some rows of a tenant's streams and subscriptions; returns whether all are gone."""
     for (subscription_id,) in await tx.all("pull_streams_of", tenant=tenant, limit=STREAMS_AT_ONCE):
         gone = await tx.all("pull_erase", subscription_id=subscription_id, limit=limit)
         limit -= len(gone)

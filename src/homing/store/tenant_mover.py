@@ -5,20 +5,20 @@ that may be repeated, so a move that was killed continues when it is started aga
 
 1. The target is marked: the tenant is *arriving*. Nothing is accepted or sent for it there.
 2. The source is marked: the tenant is *leaving*. Nothing more is accepted or sent for it there.
-3. Wait until every process of both has read its mark and has nothing of the tenant in flight.
+3. Wait until every process of both sides has read its mark and has nothing of the tenant in flight.
 4. Copy the rows of the tenant, in batches; each batch notes the progress in its transaction.
 5. Prove the copy: every row is read from both sides; counts and checksums must be equal.
 6. Switch: in the source the tenant has *left*. From here on there is no way back.
 7. Copy the audit log of the tenant, whose entries also stay in the source.
 8. Open the target: the tenant has *arrived* and is served there.
-9. Remove its rows from the source, in batches. Its keys stay, to tell its callers where it is.
+9. Remove its rows from the source, in batches. Its API keys stay, so callers learn where it is now.
 10. Finish: in the source the tenant is *moved*.
 
 Between 6 and 8 neither installation serves the tenant, so nothing is sent twice.
 
 A failover of either database may lose the last commits. So the target is opened only when every
 standby of the source has the mark of the switch, and rows of the source are removed only when every
-standby of the target has all of them. A mark follows only the one before it: a source that has lost
+standby of the target has all of them. Each mark needs the one before it: a source that has lost
 the mark of step 2 is not switched.
 """
 
@@ -58,7 +58,7 @@ from homing.store.tx import Row, Tx
 
 READY_WAIT_S = 120.0  # for the attempts in flight: the longest deadline and the settle after it
 READY_EVERY_S = 0.1
-STANDBYS_WAIT_S = 60.0  # for what was committed to reach the standbys
+STANDBYS_WAIT_S = 60.0  # for the last commits to reach the standbys
 ACTION = "tenants.move"  # in the audit logs of both installations
 WHO = Who("homing move")
 _NOTHING = "Nothing was switched."
@@ -81,7 +81,7 @@ STEPS = (
     FINISH,
 )
 
-_HAS_VERSION = frozenset(  # of the catalog
+_HAS_VERSION = frozenset(  # tables whose rows have a version of the catalog
     {"subscription", "signing_keys", "event_type", "event_type_change", "erasure"}
 )
 
@@ -90,8 +90,8 @@ class Side(NamedTuple):
     """One of the two installations."""
 
     db: SqliteDb | PostgresDb
-    keys: KeyRing  # that encrypt its secrets
-    place: str  # how people name it, without a password
+    keys: KeyRing  # the keys that encrypt its secrets
+    place: str  # its name in messages: the address without a password
     address: str  # how to connect to it
 
     def __repr__(self) -> str:
@@ -163,7 +163,7 @@ class TenantMover:
             return moved
 
     async def cancel(self) -> None:
-        """Give a move up before the switch: the source serves the tenant again."""
+        """Give up a move before the switch: the source serves the tenant again."""
         await self._check_not_the_same()
         async with self._alone():
             await self._prepare()
@@ -176,13 +176,13 @@ class TenantMover:
                     " only be finished. Repeat the command without --cancel."
                 )
             if leaving is not None and leaving.step != MoveStep.LEAVING:
-                leaving = None  # It came here from elsewhere.
+                leaving = None  # The mark of a tenant that came to the source from elsewhere.
             if arriving is not None and (
                 arriving.step != MoveStep.ARRIVING
                 or (leaving is not None and arriving.id != leaving.id)
                 or (leaving is None and arriving.place != self._source.place)
             ):
-                arriving = None  # Of another move.
+                arriving = None  # The mark of another move.
             if leaving is None and arriving is None:
                 raise BadSetting(
                     f"No move of the tenant {self._tenant} from {self._source.place} to"
@@ -197,7 +197,7 @@ class TenantMover:
     async def _go_on(self) -> MovedTenant:
         here, there = await self._mark(self._source), await self._mark(self._target)
         if here is not None and here.step == MoveStep.ARRIVED:
-            here = None  # It came from elsewhere, earlier.
+            here = None  # The mark of an earlier move to the source.
         if here is None or here.step == MoveStep.ARRIVING:
             here = await self._begin(here, there)
         elif there is None or there.id != here.id:
@@ -207,7 +207,7 @@ class TenantMover:
             )
         moved = MovedTenant(self._tenant, here.id)
         if _has_arrived(here, there):
-            # A failover of the source has lost the mark of the switch, which was made.
+            # The switch was made, and a failover of the source has lost its mark.
             await self._set(self._source, here.id, MoveStep.LEFT)
         elif here.step == MoveStep.LEAVING:
             await self._wait(here.id)
@@ -232,7 +232,7 @@ class TenantMover:
             await self._set(self._source, here.id, MoveStep.MOVED)
         return replace(moved, audit_entries=audited)
 
-    # --- who may begin -------------------------------------------------------------------------
+    # --- checks before a move ------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:
@@ -284,14 +284,14 @@ class TenantMover:
             known = await side.db.run(_encryption_keys, read_only=True)
             if not known:
                 raise BadSetting(
-                    f"The {which} is no installation yet: start a server on it once, or run"
+                    f"The {which} is not an installation yet: start a server on it once with"
                     " `homing serve` and stop it."
                 )
             missing = [name for name in known if name not in side.keys.ids]
             if missing:
                 raise BadSetting(
                     f"The secrets of the {which} are encrypted with the key {', '.join(missing)},"
-                    f" and the keys that were given for it are {', '.join(side.keys.ids)}."
+                    f" but the keys given for it are only {', '.join(side.keys.ids)}."
                 )
         lacking = [name for name in self._source.keys.ids if name not in self._target.keys.ids]
         if lacking:
@@ -335,8 +335,8 @@ class TenantMover:
     def _both_serve(self) -> str:
         return (
             f"The tenant {self._tenant} was moved to {self._target.place}, and"
-            f" {self._source.place} no longer has the mark of that: {_LOST} Both serve the tenant"
-            " now. Publish what the source has accepted since to the target, then erase the tenant"
+            f" {self._source.place} has lost the mark of the move: {_LOST} Both serve the tenant"
+            " now. Publish to the target the events that only the source has, then erase the tenant"
             " in the source."
         )
 
@@ -355,7 +355,7 @@ class TenantMover:
     async def _mark_target(self, there: _Mark | None) -> str:
         """Mark a target that has nothing of the tenant; returns the id of the move.
 
-        What was committed before the mark is found after it; later changes are refused.
+        The second check finds rows committed before the mark; later changes are refused.
         """
         if there is not None and there.step in {MoveStep.LEAVING, MoveStep.LEFT}:
             raise BadSetting(f"The tenant {self._tenant} is being moved from the target.")
@@ -399,7 +399,7 @@ class TenantMover:
         was_there: bool = False,
         audited: bool = False,
     ) -> None:
-        """Write a step, with a new version of the catalog: all processes read it."""
+        """Write a step, with a new version of the catalog, so that all processes read the step."""
         other = self._target if side is self._source else self._source
         before = await self._mark(side)
         url = self._url or ("" if before is None or before.id != move_id else before.url)
@@ -425,7 +425,7 @@ class TenantMover:
                         " --cancel."
                     )
             if step is MoveStep.ARRIVED:
-                await tx.all("keys_raise")  # Its keys are valid here from now on.
+                await tx.all("keys_raise")  # The tenant's keys are valid here from now on.
                 raised = {"tenant": self._tenant, "version": version}
                 await tx.all("tenant_subscriptions_raise", **raised)
                 await tx.all("tenant_signing_keys_raise", **raised)
@@ -493,7 +493,7 @@ class TenantMover:
         self._progress(WAIT, 1, 1)
 
     async def _wait_for_standbys(self, side: Side, advice: str = "") -> None:
-        """Wait until every standby that follows this database has what was committed there."""
+        """Wait until every standby of this database has all commits made so far."""
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + STANDBYS_WAIT_S
         position = await side.db.run(_log_position)
@@ -607,7 +607,7 @@ class TenantMover:
         return tuple(values[name] for name in columns)
 
     async def _make_days(self) -> None:
-        """Make the days of the partitions that the rows need."""
+        """Make the daily partitions that the rows need."""
         if self._target.db.dialect != "postgres":
             return
         day, found = id_floor(DAY_MS), set[int]()
@@ -628,8 +628,8 @@ class TenantMover:
     # --- the proof -----------------------------------------------------------------------------
 
     async def _prove(self) -> tuple[dict[str, int], dict[str, str]]:
-        """Read every row from both sides; raises NotTheSame, and the copy is made again."""
-        # The parents are read anew: the copy has them by now.
+        """Compare every row of both sides; if they differ, remove the copy and raise NotTheSame."""
+        # Read the ids of parent rows again: the target has these rows now.
         self._to = TenantRows(self._target.db, self._tenant, self._to.tables)
         counts: dict[str, int] = {}
         checksums: dict[str, str] = {}
@@ -736,7 +736,7 @@ class TenantMover:
     async def _check_audit(self) -> None:
         """Refuse to switch if the target has other entries of the audit log with the same ids.
 
-        A tenant that comes back finds its own entries.
+        Equal entries are fine: a tenant that moves back has left its own there.
         """
         after: Any = None
         while True:
@@ -775,7 +775,7 @@ class TenantMover:
                     break
 
 
-_SWITCHABLE = (MoveStep.LEAVING, MoveStep.LEFT)  # or the reply to the switch was lost
+_SWITCHABLE = (MoveStep.LEAVING, MoveStep.LEFT)  # LEFT: written before, but the reply was lost
 _LOST = "its database has lost commits, in a failover or by a restore."
 _IS = {
     MoveStep.LEAVING: "is being moved",
@@ -788,7 +788,7 @@ def _taken(tenant: str, table: str) -> str:
     return (
         f"An id of the tenant {tenant} in the table {table} is taken in the target: both"
         " installations have made ids with the same node numbers. Give every cell its own"
-        " (setting node_numbers) before it makes ids. The tenant is paused: cancel the move with"
+        " node_numbers (a setting) before it makes ids. The tenant is paused: cancel the move with"
         " --cancel."
     )
 
@@ -873,7 +873,7 @@ async def _locked(side: Side, tenant: str) -> AsyncIterator[None]:
 
 
 def _row_sum(value: Any) -> int:
-    """A checksum of a row; sums do not depend on the order of rows, as collations differ."""
+    """A checksum of a row; rows are summed, because collations may order them differently."""
     packed = msgspec.msgpack.encode(value)
     return int.from_bytes(hashlib.blake2b(packed, digest_size=8).digest())
 

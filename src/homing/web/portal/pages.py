@@ -1,6 +1,6 @@
-"""The pages of the customer portal: endpoints, deliveries, incidents, event types, verifying.
+"""The pages of the customer portal: endpoints, deliveries, incidents, event types, verification.
 
-What the portal calls an endpoint is a subscription with a URL: people create it, test it, pause it
+An endpoint of the portal is a subscription with a URL: people create it, test it, pause it
 and rotate its secret as one thing.
 """
 
@@ -61,9 +61,9 @@ OFFERED = (
     "headers",
     "rate_per_second",
 )
-# Sentences for people who know nothing of other ways to receive events.
+# Hints for people who do not know that there are other ways to receive events.
 HINTS = {
-    "url": say("Where the events go: an http or https URL of yours."),
+    "url": say("Where the events go: your http or https URL."),
     "filters": say(
         "Conditions like {example}; without any, the endpoint gets every event of its types.",
         example='{"field": "data.amount", "op": "gt", "value": 100}',
@@ -226,12 +226,12 @@ async def rotate(request: PageRequest) -> Response:
 
 async def pause(request: PageRequest) -> Response:
     after = await request.app.subscriptions.pause(request.caller, request.number(SUBSCRIPTION))
-    return request.done(say("Paused: its deliveries wait until you resume it."), to=_at(after.id))
+    return request.done(say("Paused. Its deliveries wait until you resume it."), to=_at(after.id))
 
 
 async def resume(request: PageRequest) -> Response:
     after = await request.app.subscriptions.resume(request.caller, request.number(SUBSCRIPTION))
-    return request.done(say("Resumed: its deliveries are sent."), to=_at(after.id))
+    return request.done(say("Resumed. Its due deliveries are being sent."), to=_at(after.id))
 
 
 async def verify(request: PageRequest) -> Response:
@@ -257,9 +257,9 @@ async def test(request: PageRequest) -> Response:
 
 
 def failure(one: Any) -> str:
-    """Why an attempt failed; of a failure on our side only that it was one."""
+    """Why an attempt failed; for a sender-side failure, no more than that."""
     text = failure_text(one.code, one.failure, one.detail)
-    return say("a problem of the sender") if text.startswith("sender error") else text
+    return say("a problem on the sender's side") if text.startswith("sender error") else text
 
 
 def _at(number: int) -> str:
@@ -369,7 +369,7 @@ async def incidents(request: PageRequest) -> Shown:
 
 async def enable(request: PageRequest) -> Response:
     await request.app.endpoints.enable(request.caller, request.number(ENDPOINT))
-    message = say("Sending again: overdue deliveries first, slowly at first.")
+    message = say("Sending again, slowly in the beginning; overdue deliveries go first.")
     return request.done(message, to="/portal/incidents")
 
 

@@ -248,12 +248,12 @@ async def verify(request: PageRequest) -> Response:
 
 async def pause(request: PageRequest) -> Response:
     after = await request.app.subscriptions.pause(request.caller, request.number(SUBSCRIPTION))
-    return request.done(say("Paused: its deliveries wait until you resume it."), to=_at(after.id))
+    return request.done(say("Paused. Its deliveries wait until you resume it."), to=_at(after.id))
 
 
 async def resume(request: PageRequest) -> Response:
     after = await request.app.subscriptions.resume(request.caller, request.number(SUBSCRIPTION))
-    return request.done(say("Resumed: its deliveries are sent."), to=_at(after.id))
+    return request.done(say("Resumed. Its due deliveries are being sent."), to=_at(after.id))
 
 
 async def test(request: PageRequest) -> Response:
