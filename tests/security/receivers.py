@@ -228,23 +228,24 @@ async def drips(folder: Path, *, rounds: int, events: int) -> Toll:
 
 
 async def _misbehave(call: Call) -> None:
-    request = await call.request()
-    if not request:
-        return
-    row = HOSTILE[int(request.split(b" ", 2)[1][1:])]
-    await call.say(*row.parts)
-    match row.end:
-        case End.RESET:
-            await asyncio.sleep(READ_WITHIN_S)
-            call.reset()
-        case End.HOLD:
-            await call.gone()
-        case End.FOREVER:
-            while not call.writer.is_closing():
-                await call.say(row.parts[-1])
-                await asyncio.sleep(0)
-        case End.CLOSE:
-            pass
+    """Respond as the row says; a connection that is kept takes further requests of any row."""
+    while request := await call.request():
+        row = HOSTILE[int(request.split(b" ", 2)[1][1:])]
+        await call.say(*row.parts)
+        match row.end:
+            case End.RESET:
+                await asyncio.sleep(READ_WITHIN_S)
+                call.reset()
+                return
+            case End.FOREVER:
+                while not call.writer.is_closing():
+                    await call.say(row.parts[-1])
+                    await asyncio.sleep(0)
+                return
+            case End.CLOSE:
+                return
+            case End.HOLD:
+                pass
 
 
 async def _reaches(home: House, goal: int) -> None:
