@@ -665,7 +665,7 @@ class AsyncHoming:
         return await self._call(protocol.search(text, tenant))
 
     async def ledger(self, *, tenant: str | None = None) -> list[Ledger]:
-        """Per tenant: accepted = delivered + pending + dropped + cancelled."""
+        """Per tenant: accepted = delivered + pending + dropped + cancelled + superseded."""
         return await self._call(protocol.ledger(tenant))
 
     async def status(self) -> ServerStatus:

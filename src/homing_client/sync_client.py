@@ -659,7 +659,7 @@ class Homing:
         return self._call(protocol.search(text, tenant))
 
     def ledger(self, *, tenant: str | None = None) -> list[Ledger]:
-        """Per tenant: accepted = delivered + pending + dropped + cancelled."""
+        """Per tenant: accepted = delivered + pending + dropped + cancelled + superseded."""
         return self._call(protocol.ledger(tenant))
 
     def status(self) -> ServerStatus:

@@ -280,7 +280,9 @@ def test_a_test_send_fetches_a_token_and_says_so() -> None:
         issuer.fails, issuer.valid = Reply(code=400, excerpt=b'{"error": "invalid_scope"}'), set()
         attempt = await world.engine.test_send(made.id)
         assert (attempt.outcome, attempt.failure) == (Outcome.FAILED, Failure.TOKEN)
-        assert attempt.detail.endswith("responded 400 invalid_scope (after a 401 from the receiver)")
+        assert attempt.detail.endswith(
+            "responded 400 invalid_scope (after a 401 from the receiver)"
+        )
 
     live(story)
 

@@ -51,7 +51,7 @@ class Caller(Struct, frozen=True):
 
     @property
     def by(self) -> str:
-        """The caller as a tenant may see it: without the names of people of the operator."""
+        """The caller as a tenant may see it: without the names of the operator's people."""
         return "an operator" if self.person and self.tenant is None else self.name
 
     def may(self, roles: frozenset[Role]) -> bool:

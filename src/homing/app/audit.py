@@ -39,7 +39,7 @@ OPERATOR = Who("the operator")
 
 
 class AuditLog(Struct, frozen=True):
-    """What the use cases need of the log."""
+    """The parts of the log that the use cases need."""
 
     store: AuditStore
     views: AuditStore  # the same log, for reads that must not delay a commit
@@ -51,7 +51,7 @@ class AuditLog(Struct, frozen=True):
 
 
 class SegmentCheck(Struct, frozen=True):
-    """A segment with what is wrong with it."""
+    """A segment and the problems that were found in it."""
 
     number: int
     entries: int
@@ -101,7 +101,7 @@ class Audit:
             detail = say("Another export of the audit log is running.")
             raise TooMany(detail, after_ms=EXPORT_AGAIN_MS)
         pages = self._pages(caller, conditions, now)
-        return _with_first(await anext(pages), pages)  # It has begun: it will be ended, too.
+        return _with_first(await anext(pages), pages)  # Once begun, its ``finally`` runs, too.
 
     async def _pages(
         self, caller: Caller, conditions: AuditFilter, now: int
@@ -125,7 +125,7 @@ class Audit:
 
     @use_case(ADMINS)
     async def verify(self, _caller: Caller, *, after: int | None) -> Verified:
-        """Verifies a few segments after this number; the first call also checks the whole."""
+        """Verifies a few segments after this number; the first call also checks the whole log."""
         head = await self._views.head()
         if head is None:
             return Verified([], ("The head of the log was removed.",), None, 0, 0)

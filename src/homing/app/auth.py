@@ -66,7 +66,7 @@ class Authenticator:
         self.on_change: Callable[[str], None] | None = None
         # Raises TenantMoved or TenantMoving for a tenant whose data is not here.
         self.check_tenant: Callable[[str], None] | None = None
-        # An address without a valid key was refused; why.
+        # Called when an address without a valid key is refused, with the reason.
         self.on_anonymous: Callable[[str, str], None] = lambda _source, _why: None
         api_keys.on_change = self._forget
         self._forget()

@@ -11,7 +11,7 @@ from homing.policy.admission import SubscriptionDraft
 from homing.policy.built_in_receiver import is_receiver_path, receiver_url
 from homing.ports import ViewStore
 
-SEARCHED_MAX = 200  # of the newest subscriptions of a tenant, for one to the built-in receiver
+SEARCHED_MAX = 200  # newest subscriptions that are searched for one to the built-in receiver
 FEW = 2  # A tenant with more of them has taken its first steps.
 
 

@@ -199,7 +199,7 @@ class Deliveries:
 
     @use_case(MANAGERS, changes=True)
     async def try_now(self, caller: Caller, delivery_id: int) -> Delivery:
-        """Has a pending delivery tried now: it is its next retry, made early.
+        """Makes a pending delivery due now: its next retry is made early.
 
         Raises NotFound, AlreadyFinished, or Conflict if nothing is sent to its endpoint.
         """

@@ -41,9 +41,9 @@ class Erasures:
 
     @use_case(MANAGERS, changes=True)
     async def erase(self, caller: Caller, draft: ErasureDraft) -> Erasure:
-        """Erases; when this returns, nothing of it is shown or sent. Raises NotFound or Invalid.
+        """Erases; after this returns, no erased data is shown or sent. Raises NotFound or Invalid.
 
-        An event that is erased already has the same erasure again. Only a caller of all tenants
+        For an event that is erased already, returns the same erasure. Only a caller of all tenants
         with the role admin may erase a tenant.
         """
         if problems := self._problems(draft):

@@ -105,7 +105,7 @@ class Exports:
         if caller.tenant in running or len(running) >= AT_ONCE:
             raise TooMany(say("Another export is running."), after_ms=AGAIN_MS)
         pages = self._pages(caller.tenant, page, now)
-        return _with_first(await anext(pages), pages)  # It has begun: it will be ended, too.
+        return _with_first(await anext(pages), pages)  # Once begun, its ``finally`` runs, too.
 
     async def _pages(
         self, tenant: str | None, page: Callable[[int | None], Awaitable[Page[T]]], now: int

@@ -41,7 +41,7 @@ class Figures:
 
     @use_case(READERS)
     async def ledger(self, caller: Caller, *, tenant: str | None) -> list[Ledger]:
-        """Per tenant: accepted = delivered + pending + dropped + cancelled."""
+        """Per tenant: accepted = delivered + pending + dropped + cancelled + superseded."""
         return await self._views.ledger(tenant=caller.scope(tenant))
 
     @use_case(READERS)

@@ -47,7 +47,7 @@ class Keys:
         return await self._api_keys.create(name, role, owner, expires_at)
 
     def _expiry(self, text: str) -> int | None:
-        """The time on the wall clock, by which the person counts who sets it; None if it is bad."""
+        """The time by the wall clock, as the person who sets it counts; None if it is invalid."""
         now, ahead = self._api_keys.wall(), read_duration(text)
         at = read_time(text) if ahead is None else now + ahead
         return at if at is not None and now < at <= TIME_MAX else None

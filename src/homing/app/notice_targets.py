@@ -110,7 +110,7 @@ class NoticeTargets:
 
     @use_case(MANAGERS, changes=True)
     async def send_link(self, caller: Caller, target_id: int) -> NoticeTarget:
-        """Sends the link that confirms an e-mail address again.
+        """Sends again the link that confirms an e-mail address.
 
         Raises NotFound, Conflict for a target that needs no link, or TooMany.
         """

@@ -50,7 +50,7 @@ class AppOptions(Struct, frozen=True):
     simulate: Simulate | None = None  # None: this process has no simulator
     verification: Verification = Verification.NONE  # of every new URL, at least
     origin: str = ""  # of this sender in the handshake of CloudEvents; empty: it has no name
-    public_url: str = ""  # where people reach this installation; empty: as the request did
+    public_url: str = ""  # where people reach this installation; empty: the URL of each request
 
     @property
     def can_receive(self) -> bool:

@@ -29,7 +29,7 @@ class People:
         # Counts a changing call of a tenant; raises TooMany.
         self.on_change: Callable[[str], None] | None = None
         self.check_tenant: Callable[[str], None] | None = None
-        # A person whom the proxy names was refused at this address; why.
+        # Called when a person whom the proxy names is refused, with the address and the reason.
         self.on_refused: Callable[[str, str], None] = lambda _source, _why: None
 
     def caller_of(self, headers: HeaderLines, source: str) -> Caller | None:

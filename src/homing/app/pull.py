@@ -51,7 +51,7 @@ class ReaderShown(Struct, frozen=True):
 
 
 class PullParts(Struct, frozen=True):
-    """What the use cases need to read streams."""
+    """The parts that the use cases need to read streams."""
 
     store: PullStore
     views: PullStore  # the same streams, for reads that must not delay a commit
@@ -117,7 +117,7 @@ class Pull:
         from_now: bool = False,
         limit: int,
     ) -> AsyncGenerator[Pulled, None]:
-        """Pages of events for as long as the caller reads; a page is empty after a quiet while."""
+        """Pages of events for as long as the caller reads; an empty page after a quiet time."""
         first = await self.read(
             caller, subscription_id, reader=reader, after=after, from_now=from_now, limit=limit
         )
@@ -164,7 +164,7 @@ class Pull:
 
     @use_case(MANAGERS, changes=True)
     async def remove_reader(self, caller: Caller, subscription_id: int, reader: str) -> None:
-        """Removes a reader: read again, it begins with the oldest event. Raises NotFound."""
+        """Removes a reader; the same name later begins with the oldest event. Raises NotFound."""
         subscription = await self._found(caller, subscription_id)
         await self._store.remove_reader(subscription.id, reader)
 
@@ -184,7 +184,7 @@ class Pull:
     def _place(
         self, subscription: Subscription, reader: str, cursor: str | None, *, field: str = "after"
     ) -> int | None:
-        """The position of a cursor; raises Invalid if it, or the reader's name, is none."""
+        """The position of a cursor; raises Invalid if it, or the reader's name, is not valid."""
         problems = reader_problem(reader)
         place = None
         if cursor is not None:

@@ -53,7 +53,7 @@ class Quotas:
         return self._tenants.get(tenant, self._default)
 
     async def check_publish(self, drafts: Sequence[EventDraft]) -> None:
-        """Counts the events; raises TooMany, and counts none, if a tenant of the batch is over."""
+        """Counts the events; raises TooMany, and counts none, if a tenant is over its quota."""
         counts: dict[str, int] = {}
         for draft in drafts:
             counts[draft.tenant] = counts.get(draft.tenant, 0) + 1

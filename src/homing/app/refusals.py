@@ -57,7 +57,7 @@ class Refusals:
         self._writing: set[asyncio.Task[None]] = set()
 
     def refused(self, caller: Caller, use_case: Callable[..., Any] | None, why: str) -> None:
-        """A caller with a key may not call this use case."""
+        """Count a refused call of a caller with a key."""
         why = str(why)  # In the audit log, every text is English.
         action = SEVERAL if use_case is None else action_of(use_case)
         tenant: str | None = caller.tenant
@@ -74,7 +74,7 @@ class Refusals:
         self._begin_minute()
 
     def anonymous(self, source: str, why: str) -> None:
-        """A call had no valid key."""
+        """Count a call without a valid key."""
         address = network_of(source)
         if address not in self._anonymous and len(self._anonymous) >= ADDRESSES_MAX:
             address = "others"

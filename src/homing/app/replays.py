@@ -32,7 +32,7 @@ class Replays:
         self._engine, self._views, self._quotas, self._now = engine, views, quotas, now
 
     def dropped(self, endpoint: Endpoint, *, since: int, as_of: int) -> ReplayFilter:
-        """What an endpoint dropped since then, also what was accepted before.
+        """The deliveries that an endpoint dropped since then, even if they were accepted before.
 
         The time of acceptance is bounded, so that a job does not read all of the history.
         """
@@ -89,7 +89,7 @@ class Replays:
     async def backfill(
         self, caller: Caller, subscription_id: int, *, since: int, per_second: int = PER_SECOND
     ) -> ReplayJob:
-        """Starts a job that delivers past events to a subscription which has none of them.
+        """Starts a job that delivers the past events that a subscription has no deliveries of.
 
         Raises NotFound, Conflict (one is running, or it gets no events), Invalid or TooMany.
         """

@@ -76,7 +76,7 @@ class SimulationAsked(Struct, frozen=True):
 
     @property
     def one_of(self) -> int:
-        """Only one of so many events is simulated, and limits and counters are divided by it."""
+        """One event of this many is simulated; limits and counters are divided by this number."""
         return max(-(-self.events // EVENTS_MAX), 1) if not self.every_ms else 1
 
 

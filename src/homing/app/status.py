@@ -118,7 +118,7 @@ class Status:
 
     @use_case(READERS)
     def certificates(self, caller: Caller) -> list[CertificateWarning]:
-        """Client certificates that cannot be used, or expire within 30 days, the first ones first.
+        """Client certificates that cannot be used, or expire within 30 days, soonest first.
 
         A caller of one tenant gets those of the tenant.
         """

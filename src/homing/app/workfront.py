@@ -89,7 +89,7 @@ class WorkfrontSubscriptions:
         tenant: str | None,
         ids: Sequence[int | None] | None,
     ) -> list[Subscription]:
-        """The same for these subscriptions, which must exist, or for all of the tenant."""
+        """The same for these subscriptions, which must exist, or for all of the tenant's."""
         _check_version(version)
         async with self._subscriptions.creating:
             found = await self._of_tenant(caller.scope_one(tenant))
@@ -137,7 +137,7 @@ def _is_workfront(subscription: Subscription) -> bool:
 
 
 def _fields(draft: SubscriptionDraft) -> tuple[object, ...]:
-    """The fields in which two subscriptions must differ; the version is not among them."""
+    """Two subscriptions must differ in one of these fields, which do not include the version."""
     own = draft.workfront or Workfront()
     kept = (draft.url, draft.types, draft.token, draft.filters, draft.filter_connector)
     return (*kept, own.object_id, own.base64)

@@ -84,7 +84,7 @@ def refused(response: Response, endpoint: Endpoint, guard: int) -> tuple[Outcome
     """The outcome of an attempt that the guard refused, and its response for the log.
 
     If the settings of this installation changed since the endpoint last passed the guard, the
-    operator refuses it, and not the receiver is to blame.
+    operator refuses it, and the receiver is not to blame.
     """
     if not settings_changed(endpoint.guard_passed, guard):
         return Outcome.FAILED, response
@@ -92,7 +92,7 @@ def refused(response: Response, endpoint: Endpoint, guard: int) -> tuple[Outcome
 
 
 class LastBody:
-    """The last body that was written: the deliveries of one event mostly start together."""
+    """The last body that was written: the deliveries of one event usually start together."""
 
     __slots__ = ("_content", "_event", "_write")
 

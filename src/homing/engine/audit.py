@@ -28,7 +28,7 @@ RETENTION_MS = 365 * 86_400_000
 
 
 class AuditParts(Struct, frozen=True):
-    """What keeping the audit log needs."""
+    """The store, the key and the retention of the audit log."""
 
     store: AuditStore
     key: bytes  # of the digests
@@ -62,7 +62,7 @@ class AuditKeeper:
                 log.warning("the audit log waits for the store", error=str(error))
 
     async def keep(self) -> None:
-        """Seal all entries that are in no segment, and remove what is past retention."""
+        """Seal all entries that are in no segment, and remove segments past retention."""
         while self._ownership.is_maintenance_leader and await self._seal():
             pass
         while self._ownership.is_maintenance_leader and await self._remove():

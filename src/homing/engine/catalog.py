@@ -2,7 +2,7 @@
 
 The store raises a version with every change. A publish names the version that it was matched with,
 and its transaction refuses any other: a subscription that was just created is never missed. No
-version is given in two histories of a database (``store/catalog_versions``): after a failover that
+version is used in two histories of a database (``store/catalog_versions``): after a failover that
 lost changes, the version of a lost one is refused, too, and everything is read again.
 """
 
@@ -57,11 +57,11 @@ class Catalog:
         self.has_notice_targets = False  # whether people get notices
         self.knows_erased_ids = False  # whether publishes must look for the ids of erased events
         self._erased: dict[str, int] = {}  # by tenant: the version of its last erasure
-        self.on_erased: Callable[[str], None] = lambda _tenant: None  # some of it was erased
-        self.event_types: dict[str, int] = {}  # by tenant that has any: the version of them
+        self.on_erased: Callable[[str], None] = lambda _tenant: None  # some of its data was erased
+        self.event_types: dict[str, int] = {}  # by tenant that has event types: their version
         # Tenants that move to or from another installation, or were moved: not served here.
         self.moves: dict[str, TenantMove] = {}
-        self.on_move: Callable[[str], None] = lambda _tenant: None  # it begins, goes on or ends
+        self.on_move: Callable[[str], None] = lambda _tenant: None  # a move begins, goes on or ends
         # Called with the version that was known here and the one that the store has instead.
         self.on_lost: Callable[[int, int], None] = lambda _known, _found: None
         self._reading = asyncio.Lock()
@@ -311,7 +311,7 @@ class Catalog:
         return changed
 
     def _forget_erased(self, erased: TenantChanges) -> None:
-        """Remove the subscriptions of tenants that are erased, and report whose data was erased."""
+        """Remove the subscriptions of erased tenants; report tenants whose data was erased."""
         if erased.everything:
             for subscription in list(self._by_id.values()):
                 if subscription.id <= erased.everything.get(subscription.tenant, 0):

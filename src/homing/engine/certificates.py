@@ -2,7 +2,7 @@
 
 One process of a fleet does it, the maintenance leader, once an hour. A warning is an event of the
 tenant and a notice to people. Both have an id that is made from the certificate and the number of
-days, so a second process, or a second look in the same day, writes nothing new.
+days, so a second process, or a second check on the same day, writes nothing new.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class CertificateWatch:
         return found
 
     def _facts_of(self, it: Subscription) -> CertificateFacts | None:
-        """The facts of its certificate, which are read once."""
+        """The facts of a subscription's certificate, which are read once."""
         known = self._facts.get(it.id)
         if known is None or known[0] != it.version:
             if len(self._facts) > 2 * len(self._catalog.with_certificate):

@@ -1,7 +1,7 @@
 """Commits that a failover has lost: noticed, written down, shown, and confirmed by an operator.
 
 Every process compares what it knows to be committed with the database (``store/marks``), when it
-connects again and once a second. What it notices is a row that all processes read; until an
+connects again and once a second. Each loss becomes a row that all processes read; until an
 operator has confirmed it, pages, metrics and the API show it, and with ``hold`` publishes are
 refused.
 """
@@ -56,7 +56,7 @@ class CommitLosses:
             raise CommitsLost(_HELD)
 
     def add(self, error: DatabaseBehind) -> CommitLoss:
-        """Note a loss at once; ``write`` writes it down."""
+        """Note a loss at once; ``write`` stores it."""
         now = self._core.clock.now()
         if error.kind in {"publish", "settle"}:
             begun, upto = span_of(seen=error.seen, found=error.found, started_at=self._started_at)
@@ -76,7 +76,7 @@ class CommitLosses:
         return loss
 
     async def write(self) -> None:
-        """Write down what is noticed; raises StoreUnavailable."""
+        """Store the noticed losses; raises StoreUnavailable."""
         for loss in tuple(self._waiting):
             await self._admin.add_commit_loss(loss)
             self._stored = (loss, *self._stored)
@@ -84,7 +84,7 @@ class CommitLosses:
         self._core.ownership.notify_peers("commit_losses")
 
     async def read(self) -> None:
-        """Read what processes have noticed and nobody has confirmed; raises StoreUnavailable."""
+        """Read the losses that nobody has confirmed yet; raises StoreUnavailable."""
         self._stored = tuple(await self._admin.commit_losses())
 
     async def read_again(self) -> None:

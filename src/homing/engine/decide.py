@@ -109,7 +109,7 @@ class Decision:
         self.new_events: list[NewEvent] = []
         self.for_people: list[Notice] = []
         self.enabled: set[int] = set()
-        # By endpoint: successes in a row that are not yet in its row. Most batches have several
+        # By endpoint: consecutive successes that are not yet in its row. Most batches have several
         # of an endpoint, and the row is written once.
         self._successes: defaultdict[int, list[int]] = defaultdict(list)
         self._failures: dict[int, dict[CauseKey, causes.Failures]] = {}  # by endpoint
@@ -320,14 +320,14 @@ class Decision:
                 self._wait(delivery)
 
     def _as_of(self, delivery: Delivery, at: int) -> Delivery:
-        """The row with its times as the pauses of its subscription until then have moved them."""
+        """The row with its times moved by the pauses of its subscription until then."""
         subscription = self._catalog.get(delivery.subscription_id)
         if subscription is None or subscription.pauses is None:
             return delivery
         return pause.as_of(delivery, subscription.pauses, at)
 
     def _has_lost_subscription(self, item: Terminated) -> bool:
-        """Whether its window seems to have ended, and nobody can say whether it was paused."""
+        """Whether a delivery has expired, but its unknown subscription may have been paused."""
         known = self._catalog.get(item.delivery.subscription_id)
         return item.reason is Reason.EXPIRED and known is None
 
@@ -339,9 +339,9 @@ class Decision:
             self._end(delivery, item.status, item.reason, self._now)
 
     def _is_expired(self, delivery: Delivery) -> bool:
-        """Whether a delivery was held back until its window ended, by its endpoint's new state.
+        """Whether a delivery was held back past its window, judged by its endpoint's new state.
 
-        While its subscription is paused no window ends; only the retention does.
+        While its subscription is paused, its window does not end; only the retention does.
         """
         subscription = self._catalog.get(delivery.subscription_id)
         pauses = None if subscription is None else subscription.pauses
@@ -363,7 +363,7 @@ class Decision:
     def _wait(self, row: Delivery, *, attempted: bool = False) -> None:
         """Keep a delivery pending, at the present endpoint of its subscription, or cancel it."""
         if row.order_seq:
-            return  # It is blocked, and was only searched: its row stays as it is.
+            return  # It is blocked and was only found by a search: its row stays as it is.
         subscription = self._catalog.get(row.subscription_id)
         if subscription is None:
             self._end(row, Status.CANCELLED, Reason.SUBSCRIPTION_DELETED, self._now)
@@ -393,7 +393,7 @@ class Decision:
     # --- the endpoint ------------------------------------------------------------------------
 
     def _guarded(self, endpoint: Endpoint) -> None:
-        """Keep that an endpoint passed the guard under these settings, or is refused by them."""
+        """Record that an endpoint passed the guard under these settings, or is refused by them."""
         self.guarded.add(endpoint.id)
         self._put(endpoint)
 

@@ -59,7 +59,7 @@ _NO_ORDER, _LATEST = Order.NONE, Order.LATEST
 
 
 class Settled(Struct, frozen=True, gc=False):
-    """Outcomes that are written or given up, and the changes of their endpoints."""
+    """Outcomes that are written or given up, and the changes to their endpoints."""
 
     items: list[Item]
     endpoints: tuple[Endpoint, ...] = ()  # the changed rows
@@ -104,7 +104,7 @@ class Dispatcher:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
         self._soon: asyncio.Handle | None = None
-        # Set by the engine: the functions that take outcomes, and endpoints whose time has come.
+        # Set by the engine: the functions that take outcomes, and endpoints that are due.
         self.on_completed: Callable[[CompletedAttempt], None]
         self.on_unsendable: Callable[[Misrouted | Terminated | Deferred], None]
         self.on_time: Callable[[EndpointQueue, int], None]
@@ -117,7 +117,7 @@ class Dispatcher:
 
     @property
     def ready_count(self) -> int:
-        """Deliveries in the queues, without those set aside until their rate allows them."""
+        """Deliveries in the queues, not counting those set aside until their rate allows them."""
         return self.totals.memory.count - self.totals.aside
 
     # --- endpoints ---------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class Dispatcher:
             queue.forgotten()
 
     def pauses_changed(self, subscription: Subscription) -> None:
-        """Act on a subscription that was paused or resumed, or joined or left such an endpoint."""
+        """Act on a paused or resumed subscription, or on a change of another at its endpoint."""
         queue = self.queues.get(subscription.endpoint_id)
         if queue is not None:
             self._note_pauses(queue)
@@ -231,7 +231,7 @@ class Dispatcher:
             works = self._unchanged(works, version)
         touched: dict[EndpointQueue, None] = {}
         mine, queues, capacity = self._mine, self.queues, self.capacity
-        paused = self._catalog.paused  # Their owners find the rows when they are resumed.
+        paused = self._catalog.paused  # Other processes read their rows when they are resumed.
         for work in works:
             delivery = work.delivery
             if not mine[delivery.bucket]:
@@ -258,9 +258,9 @@ class Dispatcher:
                 self._pump_soon()
 
     def _unchanged(self, works: Iterable[Work], version: int) -> list[Work]:
-        """Leave deliveries to the store whose tenant has changed since this version.
+        """Leave to the store the deliveries whose tenant has changed since this version.
 
-        A change of URL may have moved them, and they may be finished there or erased by now.
+        A change of URL may have moved them, and by now they may be finished or erased.
         """
         kept: list[Work] = []
         changed, erased = self._catalog.changed, self._catalog.erased
@@ -275,8 +275,8 @@ class Dispatcher:
     def ordered(self, free: Iterable[Delivery], blocked: Iterable[Delivery]) -> None:
         """Note new deliveries with a key; the blocked ones wait for others of their key.
 
-        Those are read when they are unblocked; until then an endpoint that is not enabled searches
-        for those whose window has ended.
+        The blocked ones are read when they are unblocked. Until then, if their endpoint is not
+        enabled, a search finds those whose window has ended.
         """
         for delivery in free:
             subscription = self._catalog.get(delivery.subscription_id)
@@ -307,7 +307,7 @@ class Dispatcher:
         self._ownership.notify_owner(delivery.bucket, delivery.endpoint_id, delivery.due_at)
 
     def read_now(self) -> None:
-        """Read at once what could not be read: the store works again."""
+        """Retry the failed reads at once: the store works again."""
         self._loader.try_now()
 
     @property
@@ -322,7 +322,7 @@ class Dispatcher:
     def check_store(self, endpoint_id: int) -> None:
         """Read the store for this endpoint: it may have deliveries that are not known here.
 
-        Those that are queued are read again, too: they may have been accepted after them.
+        Queued deliveries are read again, too: they may have been accepted after the unknown ones.
         """
         self._newest_first.forget()
         queue = self.queues.get(endpoint_id)
@@ -342,7 +342,7 @@ class Dispatcher:
             self.reschedule(queue)
 
     def remove_delivery(self, delivery_id: int, endpoint_id: int) -> None:
-        """Take a delivery that was cancelled in the store off the queue."""
+        """Take off the queue a delivery that was cancelled in the store."""
         queue = self.queues.get(endpoint_id)
         if queue is not None:
             queue.remove_delivery(delivery_id)
@@ -351,7 +351,7 @@ class Dispatcher:
     # --- changes by other processes ----------------------------------------------------------
 
     def published_elsewhere(self, endpoint_id: int, due_at: int | None = None) -> None:
-        """Note that another process has published for this endpoint; the first was due then.
+        """Note that another process published for this endpoint; the first was due at ``due_at``.
 
         The rows are not read while the endpoint is disabled, frozen or held.
         """
@@ -548,7 +548,7 @@ class Dispatcher:
             self._loader.again(queue)
 
     def _ordered_from(self, delivery: Delivery, subscription: Subscription) -> int:
-        """When a delivery with a key may be attempted: not beside a former owner's request."""
+        """When a delivery with a key may be attempted: never alongside a former owner's request."""
         if subscription.order is _NO_ORDER:
             return 0
         return self._ownership.ordered_from(delivery.bucket)
@@ -562,7 +562,7 @@ class Dispatcher:
         now: int,
         rank: int,
     ) -> None:
-        """Send a delivery; where only the newest of its key is wanted, ask for it if need be."""
+        """Send a delivery; where only the newest of its key is wanted, look that one up first."""
         if (
             work.delivery.order_key
             and subscription.order is _LATEST
@@ -578,7 +578,7 @@ class Dispatcher:
     def _wait_after_pause(
         self, queue: EndpointQueue, delivery: Delivery, lane: Lane, subscription: Subscription
     ) -> None:
-        """Give a delivery the time to which a pause has moved it; in a pause its row stays."""
+        """Give a delivery the time to which a pause has moved it; during a pause its row stays."""
         if subscription.paused_since is None:
             queue.claim(delivery.id, lane)
             epoch = self._ownership.epochs[delivery.bucket]
@@ -614,7 +614,7 @@ class Dispatcher:
             or newest.endpoint_id != endpoint.id
             or not queue.enabled
             or now < endpoint.hold_until
-            or queue.slots_taken[it.lane] > queue.ramp.slots  # A failure has made them fewer.
+            or queue.slots_taken[it.lane] > queue.ramp.slots  # A failure has reduced them.
             or self.paused
             or self.draining
             or (self.capacity.outage and not it.canary)
@@ -720,7 +720,7 @@ class Dispatcher:
                     self._end_attempt(item)
             else:
                 self._settled_unsent(queue, item)
-        self.capacity.end_attempts(ended)  # Also those whose bucket has gone.
+        self.capacity.end_attempts(ended)  # Also attempts whose bucket was lost.
         self._pump_soon()
         touched = dict.fromkeys([item.endpoint_id for item in batch.items])
         touched.update(dict.fromkeys([endpoint.id for endpoint in batch.endpoints]))
@@ -752,7 +752,7 @@ class Dispatcher:
                 return item.endpoint_id in self.queues
 
     def _end_attempt(self, attempt: CompletedAttempt) -> None:
-        """Free the slot of an attempt that held it until it was settled."""
+        """Free the slot that an attempt held until it was settled."""
         if attempt.lane is _PROBE:
             self.on_probe_ended(attempt.work.delivery.tenant)
         else:

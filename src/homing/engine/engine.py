@@ -73,8 +73,8 @@ from homing.ports.tracing import SpanExporter
 log = structlog.get_logger("homing.engine")
 
 START_PAGE = 1_000
-DRAIN_MIN_MS = 1_000  # for publishes under way, also without a grace period
-LEAVE_MS = 2_000  # to leave the fleet; otherwise the leases end by themselves
+DRAIN_MIN_MS = 1_000  # for publishes under way, even without a grace period
+LEAVE_MS = 2_000  # to leave the fleet; otherwise the leases expire by themselves
 PUBLISH_FAILED_MS = 10_000  # after a publish failed, the store counts as unavailable
 
 
@@ -86,8 +86,8 @@ class Pulse(Struct, frozen=True):
     slots: dict[str, int]  # per lane: fresh, retry
     in_flight: dict[str, int]  # per lane: fresh, retry, probe
     ready: dict[str, int]  # queued deliveries, per lane
-    due_since: int | None  # of the delivery that is due for longest while its slot is free
-    oldest_due: int | None  # of the delivery that is due for longest, with or without a slot
+    due_since: int | None  # of the delivery that has been due longest while its slot was free
+    oldest_due: int | None  # of the delivery that has been due longest, with or without a slot
     unsettled: int  # outcomes waiting to be written
     endpoints: dict[str, int]  # endpoints in memory, per state
     published: int  # events
@@ -105,7 +105,7 @@ class Pulse(Struct, frozen=True):
 
 
 class NoticeParts(Struct, frozen=True):
-    """What notices to people need."""
+    """The parts that notices to people need."""
 
     store: NoticeStore
     mailer: Mailer | None = None  # None: no e-mail can be sent
@@ -361,7 +361,7 @@ class Engine:
         return self._dispatcher.next_at
 
     def _finished(self) -> dict[str, int]:
-        """Finished deliveries per status; publishes and starts of attempts supersede, too."""
+        """Finished deliveries per status; publishes and starting attempts supersede, too."""
         finished = dict(self._settler.finished)
         superseded = self._publisher.superseded + self._dispatcher.superseded
         if superseded:
@@ -376,7 +376,7 @@ class Engine:
         self._publish_failed_at = None if ok else self._clock.now()
 
     def _publishes(self, now: int) -> bool:
-        """Whether the store accepts publishes; a failure counts for a while, if none follows it."""
+        """Whether the store accepts publishes; a failure counts for a while, or until a success."""
         failed_at = self._publish_failed_at
         return failed_at is None or now >= failed_at + PUBLISH_FAILED_MS
 
@@ -449,7 +449,7 @@ class Engine:
         return await self._operator.change_version(subscription_id, version)
 
     async def unsubscribe(self, subscription_id: int) -> None:
-        """Delete a subscription; no attempt starts after this returns, pending are cancelled."""
+        """Delete a subscription; no attempt starts afterwards; pending deliveries are cancelled."""
         await self._operator.unsubscribe(subscription_id)
 
     async def verify(self, subscription_id: int) -> Subscription:
@@ -465,7 +465,7 @@ class Engine:
         return await self._operator.resume(subscription_id)
 
     async def test_send(self, subscription_id: int) -> Attempt:
-        """Make one signed attempt now, in every state; it is logged and counts for nothing."""
+        """Make one signed attempt now, in every state; it is logged and affects nothing else."""
         return await self._operator.test_send(subscription_id)
 
     async def enable(self, endpoint_id: int, *, by: str) -> Endpoint:
@@ -564,7 +564,7 @@ class Engine:
         return bool(own or self._options.host_rate_per_second)
 
     def as_of_now(self, delivery: Delivery) -> Delivery:
-        """A pending row with its times as the pauses of its subscription have moved them."""
+        """A pending row with its times moved by the pauses of its subscription."""
         subscription = self._core.catalog.get(delivery.subscription_id)
         pauses = None if subscription is None else subscription.pauses
         return delivery if pauses is None else as_of(delivery, pauses, self._clock.now())

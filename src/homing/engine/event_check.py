@@ -1,7 +1,7 @@
 """Checks events against their types before they are accepted.
 
-The types of a tenant are read with its first publish, and again after a change, of which the
-catalog tells. Their schemas are read and compiled when an event needs one. Both are kept in memory
+The types of a tenant are read with its first publish, and again after a change that the
+catalog shows. Their schemas are read and compiled when an event needs one. Both are kept in memory
 up to a limit; the tenant that holds most of it loses its oldest first.
 
 A check that may take long, and the compilation of a schema, wait for a turn: one at a time, tenants
@@ -32,7 +32,7 @@ log = structlog.get_logger("homing.event_check")
 
 TYPES_KEPT = 50_000  # of all tenants: names, and how each is checked
 SCHEMA_BYTES_KEPT = 8 * 1024 * 1024  # texts of the schemas that are kept compiled
-SCHEMA_BYTES_LEAST = 1_024  # that a compiled schema counts at least
+SCHEMA_BYTES_LEAST = 1_024  # a compiled schema counts at least this much
 
 UNKNOWN = say("is not an event type of this tenant: describe it first, or correct the name")
 

@@ -1,4 +1,4 @@
-"""Commands on event types: create, change, delete. All processes know a change when it returns."""
+"""Commands on event types: create, change, delete. Each returns when all processes know of it."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class _Route(Struct, frozen=True, gc=False):
 
 
 def _keyed(delivery: Delivery, subscription: Subscription, key: str) -> Delivery:
-    """The delivery of an event with a key; where it is the newest, it may wait for quiet."""
+    """The delivery of an event with a key; with the order ``latest`` it may wait for quiet."""
     if subscription.order is Order.LATEST and subscription.quiet_ms:
         due_at = delivery.due_at + subscription.quiet_ms
         return replace(delivery, order_key=key, due_at=due_at)
@@ -139,7 +139,7 @@ class FanOut:
         )
 
     def _route(self, subscription: Subscription) -> _Route:
-        """What the deliveries of a subscription have in common; kept until it changes."""
+        """The values that a subscription's deliveries have in common; kept until it changes."""
         route = self._routes.get(subscription.id)
         if route is None or route.version != subscription.version:
             if len(self._routes) >= self._options.queues_max:

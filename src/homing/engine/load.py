@@ -27,11 +27,11 @@ LOAD_MAX = 256  # endpoints in one statement: a publish may have to wait for it,
 ROWS_MAX = 512  # in one statement, approximately
 ROWS_MIN = 16
 NEW_MAX = 1_000  # rows for one endpoint
-AGAIN_MS = 1_000  # after the store did not reply
+AGAIN_MS = 1_000  # after a failed call of the store
 
 
 class _Asked:
-    """The rows asked for one endpoint, and its queue's notes about the store before the load."""
+    """The rows wanted for one endpoint, and its queue's notes about the store before the load."""
 
     __slots__ = ("ask", "fresh", "known", "more_fresh", "next_due", "queue", "retry")
 
@@ -71,7 +71,7 @@ class Loader:
         self._last_lane = LANES[-1]
         self._unknown: dict[int, None] = {}  # endpoints to read
         self.reading: set[int] = set()  # endpoints that are being read: the result may be outdated
-        self._row_bytes = 64 * 1024  # of event data, until some have been seen
+        self._row_bytes = 64 * 1024  # of event data; a guess until rows have been read
         self._paused = False
         self._timer: asyncio.TimerHandle | None = None  # a read that failed is tried again
         self._task: asyncio.Task[None] | None = None
@@ -139,7 +139,7 @@ class Loader:
         self.go()
 
     def try_now(self) -> None:
-        """Read what could not be read: the store works again."""
+        """Retry the failed read now: the store works again."""
         if self._timer is not None:
             self._timer.cancel()
             self._again()
@@ -248,7 +248,7 @@ class Loader:
 
 
 def _bug(error: Exception) -> bool:
-    """Whether an error is not of the error tree, so that its trace is logged."""
+    """Whether an error is not part of the error tree, so that its trace is logged."""
     return not isinstance(error, HomingError)
 
 

@@ -30,7 +30,7 @@ log = structlog.get_logger("homing.maintenance")
 
 RETENTION_EVERY_MS = HOUR_MS
 FEW_PAGES = 10
-SEARCH_AGAIN_MS = 24 * HOUR_MS  # for expired deliveries, where no row says when that will be
+SEARCH_AGAIN_MS = 24 * HOUR_MS  # for expired deliveries, if no row shows when the next one expires
 UNSURE_STEP = 20  # subscriptions whose endpoint is searched in one turn
 PAGES_MAX = 4  # pages of expired deliveries in memory; their endpoints take turns
 
@@ -98,7 +98,7 @@ class _Page:
 
 
 def _pause_ms(pages: int) -> int:
-    """How long a search for expired deliveries that read so many pages is not repeated, at least.
+    """The shortest wait before a search for expired deliveries of this many pages is repeated.
 
     Many deliveries whose windows end one after the other would be read again for each of them.
     """
@@ -106,7 +106,7 @@ def _pause_ms(pages: int) -> int:
 
 
 class Maintenance:
-    """Expiry by endpoint, retention by the hour, cleanup jobs when they arise."""
+    """Expiry by endpoint, retention every hour, cleanup jobs when they arise."""
 
     def __init__(
         self,
@@ -185,7 +185,7 @@ class Maintenance:
     async def _expire_page(
         self, queue: EndpointQueue, after: int, now: int
     ) -> tuple[int | None, int]:
-        """Drop the expired of a page; return its last row if others follow, and when to search.
+        """Drop a page's expired rows; return its last row if others follow, and when to search.
 
         While the page waited for its turn, the endpoint may have been enabled, or an outage ended.
         """
@@ -218,7 +218,7 @@ class Maintenance:
         return last, soonest
 
     async def _drop_paused(self) -> None:
-        """Drop what paused subscriptions hold past the retention, every hour."""
+        """Drop deliveries of paused subscriptions that are past retention, every hour."""
         while True:
             await asyncio.sleep(RETENTION_EVERY_MS / 1000)
             for subscription in tuple(self._catalog.paused.values()):
@@ -283,7 +283,7 @@ class Maintenance:
                 log.warning("history could not be removed", error=str(error))
 
     async def _remove_old(self) -> int:
-        """Remove and fold what is past retention; returns how many rows of history were removed."""
+        """Remove and fold rows past retention; returns how many rows of history were removed."""
         before, removed = self._clock.now() - self._options.retention_max_ms, 0
         while step := await self._step_of_retention(
             lambda: self._flow.remove_history(
@@ -385,7 +385,7 @@ class Maintenance:
     async def _release_keys(self) -> int:
         """Unblock keys whose delivery was cancelled or erased; returns how many.
 
-        One that is in flight is left to its settle.
+        A delivery in flight is left until it is settled.
         """
         found = await self._admin.key_releases(limit=self._options.step_rows)
         if not found:
@@ -412,12 +412,12 @@ class Maintenance:
         return len(here)
 
     def _find_unblocked(self) -> None:
-        """Search for what earlier releases without a reply have unblocked, some keys at a time."""
+        """Search a few subscriptions for deliveries that releases without a reply unblocked."""
         some = [self._unsure.pop() for _ in range(min(len(self._unsure), UNSURE_STEP))]
         self._settler.find_unblocked(some)
 
     async def _step(self, cleanup_job: CleanupJob) -> None:
-        """Run one step, under the lock: settling moves deliveries that are in flight by itself."""
+        """Run one step, under the lock: settling itself moves deliveries in flight."""
         async with self._settler.lock:
             subscription = self._catalog.get(cleanup_job.subscription_id)
             target = None

@@ -102,7 +102,7 @@ class NoticeTargets:
         return target
 
     async def send_link(self, target_id: int) -> NoticeTarget:
-        """Send the link that confirms it again; raises NotFound, Conflict or TooMany."""
+        """Send again the link that confirms it; raises NotFound, Conflict or TooMany."""
         target, now = await self.get(target_id), self._core.clock.now()
         message_id = self._core.ids.take(now)
         if not await self._store.send_link_again(target_id, message_id=message_id, now=now):

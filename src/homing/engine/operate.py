@@ -60,7 +60,7 @@ from homing.policy.url import parse_url
 from homing.policy.workfront import twin_after, twin_of
 from homing.ports import NewEvent, ReplayJob, Response
 
-CHANGES_MAX = 20  # attempts at a change that another change overtakes each time
+CHANGES_MAX = 20  # tries to write a change that other changes overtake each time
 _TOO_MANY_CHANGES = say("Other changes of this subscription came first each time; try again.")
 OTHER_URL = say("The subscription has another URL by now: verify it again.")
 NOTHING_TO_PAUSE = say(
@@ -187,7 +187,7 @@ class Operator:
             asked_for = (subscription.url, subscription.verification)
             if (before.url, before.verification) != asked_for:
                 raise Conflict(OTHER_URL)
-            if proof.problem and not before.is_unverified:  # A proof stays one.
+            if proof.problem and not before.is_unverified:  # An earlier proof stays valid.
                 raise NotVerified(problems=(FieldProblem("url", proof.problem),))
             return verification.with_proof(before, proof, now=self._clock.now())
 
@@ -400,7 +400,7 @@ class Operator:
 
     @contextmanager
     def _recheck_on_failure(self) -> Iterator[None]:
-        """Read the catalog and search for cleanup jobs if a change fails: it may be written."""
+        """Read the catalog and search for cleanup jobs if a change fails: it may be stored."""
         try:
             yield
         except Unavailable:
@@ -524,7 +524,7 @@ class Operator:
         return tried
 
     async def test_send(self, subscription_id: int) -> Attempt:
-        """Make one signed attempt now, in every state; it is logged and counts for nothing."""
+        """Make one signed attempt now, in every state; it is logged and affects nothing else."""
         subscription = await self._current(subscription_id)
         if (move := self._catalog.moves.get(subscription.tenant)) is not None:
             raise move.refusal()

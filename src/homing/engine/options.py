@@ -36,7 +36,7 @@ class EngineOptions(Struct, frozen=True):
     step_rows: int = 500  # in one step of expiry, retention, a replay job or a cleanup job
     retention_ms: int = 30 * 24 * HOUR_MS
     tenant_retention_ms: dict[str, int] = field(default_factory=dict)
-    quiet_ms: int = HOUR_MS  # after a start or a step of the clock, in which nothing expires
+    quiet_ms: int = HOUR_MS  # nothing expires for this long after a start or a step of the clock
     node: int = 0
     trace_share: float = 0.0  # of the events without a traceparent, whose spans are recorded
     guard: int = 0  # the fingerprint of the settings that say which addresses may be dialled

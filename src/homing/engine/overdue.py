@@ -1,4 +1,4 @@
-"""Finds the delivery that has been due for longest although its slot was free.
+"""Finds the delivery that has been due longest although its slot was free.
 
 Health checks ask for it often, and some callers have no key, so one call checks a bounded number of
 queues and the next call continues from there. The worst queue found is checked again each time, so
@@ -79,7 +79,7 @@ def _due_since(queue: EndpointQueue, dispatcher: Dispatcher, now: int) -> int | 
 
 
 def _first_due(queue: EndpointQueue, now: int) -> int | None:
-    """When the first due delivery of an enabled queue was due, also if no slot is free."""
+    """When the first due delivery of an enabled queue was due, even if no slot is free."""
     if not queue.enabled or queue.suspended or now < queue.endpoint.hold_until:
         return None
     times = [queued[0].delivery.due_at for lane in LANES if (queued := queue.queued(lane))]

@@ -2,7 +2,7 @@
 
 A session that was read once is remembered until some session ends, as those of the dashboard are:
 ``ApiKeys`` reads the version of the sessions with that of the keys, and calls ``forget`` when it
-was raised. A link works only while the key does that made it.
+was raised. A link works only while the key that made it works.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Portal:
         return known
 
     async def key_works(self, link: PortalLink) -> bool:
-        """Whether the key works that made the link; True if no key did."""
+        """Whether the key that made the link works; True if no key made it."""
         return link.key_id is None or await self._keys.works(link.key_id)
 
     async def revoke(self, link_id: int) -> PortalLink:

@@ -80,7 +80,7 @@ class Prober:
                 found = await self._choose(queue)
         except StaleEndpoints:
             self._dispatcher.reload_endpoint(queue.endpoint.id)
-            await asyncio.sleep(AGAIN_MS / 1000)  # If its row is gone, nothing else ends the loop.
+            await asyncio.sleep(AGAIN_MS / 1000)  # If its row is gone, nothing else slows the loop.
         except HomingError as error:
             log.warning("no delivery could be chosen for a probe; trying again", error=str(error))
             await asyncio.sleep(AGAIN_MS / 1000)
@@ -167,7 +167,7 @@ class Prober:
             return None  # It may be one of those that were erased meanwhile.
         subscription = self._catalog.get(delivery.subscription_id)
         if delivery.id in queue.in_flight or delivery.subscription_id in queue.paused:
-            return None  # It is still in flight from before the disable, or was paused meanwhile.
+            return None  # An earlier attempt is still in flight, or it was paused meanwhile.
         if (
             subscription is None
             or subscription.endpoint_id != endpoint.id

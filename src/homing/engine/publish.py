@@ -45,7 +45,7 @@ log = structlog.get_logger("homing.publish")
 
 COMMITS_MAX = 2  # that the store has at the same time
 TURN_ROWS = 2_000  # events and deliveries that are made in one turn of the loop
-TURNS_TRIED = 3  # attempts to make a publish in several turns before it is made in one turn
+TURNS_TRIED = 3  # tries to make a publish in several turns before it is made in one turn
 SILENT_MS = 5_000  # without a reply to a commit: the store is not available
 
 _SILENT = say("The store has not responded for five seconds.")
@@ -80,7 +80,7 @@ class Publisher:
         # About how many steps it takes to match an event, and to read its payload fields and group.
         self._steps = self._steps_with_data if self._reads_data else core.catalog.steps
         self._matcher = Matcher(core.catalog, core.clock, self._payload_fields)
-        self._staging = asyncio.Lock()  # Ids are taken in the order of the calls of the store.
+        self._staging = asyncio.Lock()  # Ids are taken in the order of the calls to the store.
         self._last_group = 0
         self._silent = False  # the store does not reply: publishes are refused at once
         self._timer: asyncio.TimerHandle | None = None
@@ -279,7 +279,7 @@ class Publisher:
     def _without_blocked(
         self, works: list[Work], results: list[list[Receipt] | Refusal]
     ) -> list[Work]:
-        """Leave deliveries to the store that wait for others of their key."""
+        """Leave to the store the deliveries that wait for others of their key."""
         if not any(work.delivery.order_key for work in works):
             return works
         receipts = list(chain.from_iterable(it for it in results if isinstance(it, list)))

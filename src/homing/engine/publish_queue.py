@@ -1,9 +1,9 @@
-"""The publishes that wait for a commit: tenants take turns, and what cannot be written is refused.
+"""The publishes that wait for a commit: tenants take turns, and an excess of publishes is refused.
 
 Where more is published than the store can write, the queue would grow for as long as that lasts,
 and with it the wait of everybody. So a publish is refused while those of its tenant before it have
-waited for a second and are more than its share of one commit. What fits into the next commit is
-never refused: a store that pauses for a moment refuses nobody who publishes little.
+waited for a second and are more than its share of one commit. Whatever fits into the next commit is
+never refused: during a short pause of the store, tenants that publish little are not refused.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class PublishQueue(Generic[T]):
         self._counted(waiting).publishes.append(waiting)
 
     def put_back(self, waiting: T) -> None:
-        """Make it the next one of its tenant."""
+        """Make this publish the next one of its tenant."""
         self._counted(waiting).publishes.appendleft(waiting)
 
     def _counted(self, waiting: T) -> _Tenant[T]:

@@ -1,6 +1,6 @@
 """Reads of subscriptions without a URL that wait for the next event.
 
-A publish of this process wakes them at once. For those of other processes the ends of all streams
+A publish of this process wakes them at once. For other processes' publishes the ends of all streams
 that somebody waits for are read in one statement, a few times a second, and only while somebody
 waits.
 """
@@ -69,13 +69,13 @@ class PullWaiters:
                 except HomingError as error:
                     log.debug("streams could not be read; they are read again", error=str(error))
                     continue
-                # A stream that ends earlier than seen lost commits: its reader is told.
+                # A stream that ends earlier than before has lost commits: its reads are woken, too.
                 self.wake(it for it in self._waiting if heads.get(it, 0) != self._heads.get(it))
         finally:
             self._task = None
 
     def stop(self) -> None:
-        """Let all reads go on, and no other wait."""
+        """Let all reads go on, and let no other read wait."""
         self._stopped = True
         self.wake(list(self._waiting))
         if self._task is not None:

@@ -1,4 +1,4 @@
-"""One endpoint in memory: its two lanes, its attempts in flight, its slots and its next time.
+"""One endpoint in memory: its two lanes, its attempts in flight, its slots and its next wake-up.
 
 The store holds every pending delivery; a queue holds the few that are next. Of the rest it knows
 two facts: whether the store has first attempts (``more_fresh``), and when the earliest of the
@@ -36,12 +36,12 @@ _FRESH, _RETRY, _PROBE = Lane.FRESH, Lane.RETRY, Lane.PROBE
 _ENABLED, _DELIVERED = State.ENABLED, Outcome.DELIVERED
 LANES = (_FRESH, _RETRY)
 TOP_ID = (1 << 63) - 1  # above every id
-FAIR_MIN = 16  # first attempts of an endpoint with fair groups that may be queued, at least
+FAIR_MIN = 16  # an endpoint with fair groups may queue at least this many first attempts
 LENGTH_MAX = 16_000  # first attempts of one endpoint that are queued: all may have to be put back
 
 
 def within_reach(endpoint: Endpoint, rules: HealthRules, *, now: int) -> Endpoint:
-    """The endpoint with times that a clock ahead of this one set reduced to possible ones."""
+    """The endpoint; times set by a clock that was ahead are reduced to possible ones."""
     probe_at, hold_until = endpoint.next_probe_at, endpoint.hold_until
     if probe_at is not None:
         probe_at = min(probe_at, now + rules.probe_every_ms)
@@ -52,9 +52,9 @@ def within_reach(endpoint: Endpoint, rules: HealthRules, *, now: int) -> Endpoin
 
 
 def waited_its_turn(delivery: Delivery, *, enabled_since: int) -> bool:
-    """Whether a delivery is fresh: never attempted, no replay, accepted since the enable.
+    """Whether it is fresh: never attempted, not a replay, accepted since its endpoint was enabled.
 
-    One that was unblocked since the enable is fresh, too, unless the one before was dropped.
+    One that was unblocked since then is fresh, too, unless the delivery before it was dropped.
     """
     first = not (delivery.attempts or delivery.replay or delivery.unblocked_at < 0)
     return first and delivery.ready_at >= enabled_since
@@ -68,10 +68,10 @@ class QueueTotals:
     def __init__(self, memory: Queued | None = None) -> None:
         self.memory = memory or Queued(count_max=0, bytes_max=0)  # deliveries in the queues
         self.aside = 0  # of these, set aside until their rate allows them
-        self.states = dict.fromkeys(State, 0)  # queues whose endpoint is in this state
+        self.states = dict.fromkeys(State, 0)  # queues, by the state of their endpoint
         self.retries = 0  # deliveries in the retry lanes
-        self.probes = 0  # probes that are being taken or are in flight
-        self.read_upto = 0  # the highest id that any queue read, also a forgotten one
+        self.probes = 0  # probes that are being chosen or are in flight
+        self.read_upto = 0  # the highest id that any queue read, forgotten queues included
 
 
 class EndpointQueue:
@@ -123,17 +123,17 @@ class EndpointQueue:
         self.fresh: deque[Work] | FairLane = FairLane() if fair else deque()
         self.retry: deque[Work] = deque()
         self.rate_limited: set[Lane] = set()  # lanes that wait for a rate: no rows are read
-        # Of subscriptions that wait for their rate while others of this endpoint go on.
+        # Deliveries that wait for their subscription's rate while others of this endpoint go on.
         self.aside: dict[tuple[int, Lane], deque[Work]] = {}
         self.paced = 0  # of ``fresh``: they were due in the store and waited only for their turn
         self.in_flight: dict[int, Lane] = {}  # delivery id → lane
         self.slots_taken = {_FRESH: 0, _RETRY: 0}
-        self.probing = False  # a probe is being taken or is in flight
+        self.probing = False  # a probe is being chosen or is in flight
         self.reporting = False  # its drops are being reported
         self.more_fresh = False
         self.next_due: int | None = None
         self.has_blocked = False  # the store has, or had, blocked deliveries
-        self.in_store = False  # either of these: the store has deliveries that are not in memory
+        self.in_store = False  # ``more_fresh`` or ``next_due``: the store has more deliveries
         self.read_upto = totals.read_upto  # the highest id of a fresh delivery that was loaded
         self.loading = False
         self.settled_meanwhile: set[int] = set()  # while loading
@@ -148,9 +148,9 @@ class EndpointQueue:
         self.paused: frozenset[int] = frozenset()
         self.suspended = False  # all of its subscriptions are paused: nothing is read or sent
         self.moving = False  # its tenant moves to another installation: nothing at all is done
-        # While some are paused: the rows up to these places are theirs, or were read.
+        # While subscriptions are paused: rows up to these places belong to them, or were read.
         self.seen: dict[Source, Place] = {}
-        self.reread_from: int | None = None  # since a search began: a row came back at this time
+        self.reread_from: int | None = None  # rows due from this time on must be read again
 
     # --- its present state -------------------------------------------------------------------
 
@@ -241,7 +241,7 @@ class EndpointQueue:
 
     @property
     def _has_enough(self) -> bool:
-        """Whether further rows of a group that has some queued wait in the store."""
+        """Whether further rows of a group wait in the store if it has queued ones already."""
         return len(self.fresh) >= max(2 * self.ramp.slots, FAIR_MIN)
 
     @property
@@ -328,7 +328,7 @@ class EndpointQueue:
             self.expire_at = expires_at
 
     def note_blocked(self, expires_at: int) -> None:
-        """Note that the store has a blocked delivery, for which only expiry searches."""
+        """Note that the store has a blocked delivery, which only expiry looks for."""
         self.has_blocked = True
         if not self.enabled:
             self.note_in_store(more_fresh=True, expires_at=expires_at)
@@ -345,7 +345,7 @@ class EndpointQueue:
         self.note_in_store(more_fresh=first, next_due=due_at, expires_at=delivery.expires_at)
 
     def _all_left_in_store(self, deliveries: Sequence[Delivery]) -> None:
-        """The same for all that were queued, which can be many."""
+        """Call ``left_in_store`` for all queued deliveries, or do the same faster."""
         if self.paused or self.rate_limited:
             for delivery in deliveries:
                 self.left_in_store(delivery)
@@ -361,7 +361,7 @@ class EndpointQueue:
     def set_paused(
         self, paused: frozenset[int], *, everything: bool, now: int, moving: bool = False
     ) -> None:
-        """Act on a change: these of its subscriptions are paused, ``everything``: all of them.
+        """Act on a change of the paused subscriptions; ``everything``: all of them are paused.
 
         ``moving``: its tenant moves to another installation.
         """
@@ -373,14 +373,14 @@ class EndpointQueue:
         stopped = paused - self.paused
         self.paused, self.suspended = paused, everything
         self.seen.clear()
-        self.stale = self.stale or self.loading  # It left out other rows.
+        self.stale = self.stale or self.loading  # That load left out other rows.
         if stopped:
             self._remove(lambda work: work.delivery.subscription_id in stopped)
         if resumed:
             self.note_in_store(more_fresh=True, next_due=now, expires_at=0)
 
     def read_again(self, due_at: int | None) -> None:
-        """Read the rows from this time on again, None: all; a row came back there."""
+        """Read again the rows that are due from this time on (None: all): one has come back."""
         due_at = 0 if due_at is None else due_at
         if self.reread_from is None or due_at < self.reread_from:
             self.reread_from = due_at
@@ -401,13 +401,13 @@ class EndpointQueue:
         return stored
 
     def begin_load(self) -> None:
-        """Begin a load: after it the store has the rows it reports and those noted meanwhile."""
+        """Begin a load: its result, and notes made meanwhile, replace the notes about the store."""
         self.loading, self.stale, self.reread_from = True, False, None
         self.settled_meanwhile.clear()
         self.forget_stored()
 
     def end_load(self) -> set[int]:
-        """End a load; return the ids of rows that it may have read although known or settled."""
+        """End a load; return the ids of rows it may have read that are known or settled."""
         self.loading = False
         ids = self.known()
         if self.settled_meanwhile:
@@ -437,7 +437,7 @@ class EndpointQueue:
 
     def _add_fresh(self, works: Sequence[Work]) -> None:
         if not self.fair and any(work.delivery.fair_part for work in works):
-            self.fair, self.fresh = True, FairLane(self.fresh)  # Another process publishes so.
+            self.fair, self.fresh = True, FairLane(self.fresh)  # Another process uses fair groups.
         for work in works:
             if (
                 isinstance(self.fresh, FairLane)
@@ -456,7 +456,7 @@ class EndpointQueue:
         self.fresh.append(self._counted(work))
 
     def _counted(self, work: Work) -> Work:
-        """Count a delivery that is queued; return it with its event as it is in memory already."""
+        """Count a delivery that is queued; return it with the copy of its event in memory."""
         event = self.totals.memory.put(work.event)
         return work if event is work.event else replace(work, event=event)
 
@@ -502,10 +502,10 @@ class EndpointQueue:
         for work in removed:
             self.left_in_store(work.delivery)  # Deliveries that stay are read again.
         if any(work.delivery.is_first for work in removed):
-            self.put_back()  # And with them those that were accepted after them.
+            self.put_back()  # Those accepted later must not overtake them.
 
     def remove_delivery(self, delivery_id: int) -> None:
-        """Take a delivery off the lanes that was cancelled in the store."""
+        """Take off the lanes a delivery that was cancelled in the store."""
         if self.loading:
             self.settled_meanwhile.add(delivery_id)
         self._remove(lambda work: work.delivery.id == delivery_id)
@@ -609,7 +609,7 @@ class EndpointQueue:
         self.slots_taken[lane] -= 1
 
     def free_slot(self, lane: Lane) -> None:
-        """Free the slot of a success before it is settled: it decides nothing for the next."""
+        """Free the slot of a success before it is settled: the next attempt need not wait."""
         self.slots_taken[lane] -= 1
 
     def settled(self, attempt: CompletedAttempt, *, slots_max: int, just_enabled: bool) -> None:
@@ -705,7 +705,7 @@ class EndpointQueue:
     def next_time(self, now: int) -> int | None:
         """When the queue must be checked next; None if no time is set.
 
-        Work that is already running (a load, a probe, expiry, a report) needs no time, nor do rows
+        Work that is already running (a load, a probe, expiry, a report) needs no timer, nor do rows
         that are due while their lane is full: the next free slot asks for them.
         """
         endpoint = self.endpoint
@@ -756,7 +756,7 @@ class EndpointQueue:
         self.closed = False
 
     def forgotten(self) -> None:
-        """Remove the queue from the totals; outcomes that come later count no more."""
+        """Remove the queue from the totals; later outcomes are not counted any more."""
         totals, own = self.totals, QueueTotals()
         totals.states[self.endpoint.health.state] -= 1
         totals.retries -= len(self.retry)

@@ -21,12 +21,12 @@ class Seen(Struct, frozen=True):
     """Attempts in the order they were settled, and how many were missed before them."""
 
     attempts: list[Attempt]
-    last: int  # the number to ask for the next ones with
+    last: int  # the number with which to ask for the next ones
     missed: int
 
 
 class Recent:
-    """A ring of attempts with rising numbers, which also rise over a restart."""
+    """A ring of attempts with rising numbers, which keep rising after a restart."""
 
     def __init__(self, *, after: int, kept: int = KEPT) -> None:
         self._first = self._last = after

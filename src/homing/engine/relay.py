@@ -126,7 +126,7 @@ class Relay:
         )
 
     async def _take(self, rows: Sequence[OutboxRow]) -> RelayedRows:
-        """Publish rows; a failure midway leaves the rest, and returns those that are published."""
+        """Publish rows and return the results; after a failure midway the rest keeps waiting."""
         tally = _Tally()
         good: Sequence[OutboxRow] = [row for row in rows if _is_json(row.data)]
         tally.refused += [(row.number, _NO_JSON) for row in rows if not _is_json(row.data)]

@@ -146,7 +146,7 @@ class Replayer:
             self._spawn(job)
 
     def take_up(self) -> None:
-        """Search for running jobs until the store answers, without waiting for the result."""
+        """Search for running jobs until the store replies, without waiting for the result."""
         if not self._ownership.is_maintenance_leader:
             return
         self._search_again = True
@@ -283,7 +283,7 @@ class Replayer:
     async def _backfill_step(self, job: ReplayJob) -> ReplayJob | None:
         """Make deliveries for the next past events, and wait as long as the rate of the job asks.
 
-        With the order ``key`` they are made in order, and go behind what is pending of their key.
+        With the order ``key`` they are made in order, and wait behind pending ones of their key.
         """
         limit = min(self._options.step_rows, max(job.filter.per_second, 1))
         subscription = self._catalog.get(job.filter.subscription_id or 0)
@@ -330,7 +330,7 @@ class Replayer:
     async def _wanted(
         self, subscription: Subscription, found: Sequence[PastEvent], newest: dict[str, int]
     ) -> list[PastEvent]:
-        """Those that match the subscription as it is now; with ``latest``, the newest of a key.
+        """Those that match the subscription as it is now; with ``latest``, the newest of each key.
 
         ``newest`` keeps ids of newer events for the next pages: of a million events of a thousand
         keys, a thousand are looked for.
@@ -404,7 +404,7 @@ class Replayer:
 
 
 def _chunks(found: Sequence[PastEvent]) -> Iterator[list[PastEvent]]:
-    """In parts whose data is not too much at once."""
+    """The events in parts of at most CHUNK_BYTES of data, or of one event."""
     part: list[PastEvent] = []
     size = 0
     for it in found:

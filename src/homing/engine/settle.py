@@ -88,7 +88,7 @@ class Settler:
         self._retry: asyncio.Event | None = None  # set: a batch is tried again
         self.on_behind: Callable[[DatabaseBehind], None] = lambda _: None  # commits were lost
         self.on_people_notices: Callable[[], None] = lambda: None  # records were written
-        self.on_gone: Callable[[], object]  # a cleanup job was left
+        self.on_gone: Callable[[], object]  # a cleanup job was created
         self.accepting: Callable[[], bool] = lambda: False  # whether events are being written
 
     @property
@@ -143,7 +143,7 @@ class Settler:
         self._retry = None
 
     def try_now(self) -> None:
-        """Try a batch again that could not be written: the store works again."""
+        """Retry now a batch that could not be written: the store works again."""
         if self._retry is not None:
             self._retry.set()
 
@@ -271,7 +271,7 @@ class Settler:
         error: StaleEndpoints | LostLeases | DatabaseBehind,
         fences: Sequence[tuple[int, int]],
     ) -> None:
-        """What a batch was decided on is no longer so: it is decided again."""
+        """Note that the data on which a batch was decided has changed: it is decided again."""
         match error:
             case StaleEndpoints():
                 self._stale = error.endpoint_ids
@@ -304,7 +304,7 @@ class Settler:
             self._dispatcher.resume()
 
     def _still_owned(self, items: list[Item]) -> list[Item]:
-        """Drop outcomes begun under a lost lease: the new owner makes these attempts again."""
+        """Drop outcomes of attempts under a lost lease: the new owner makes them again."""
         if not self._ownership.fenced:
             return items
         kept: list[Item] = []
@@ -370,7 +370,7 @@ class Settler:
         self._report(attempts, batch)
 
     def find_unblocked(self, subscription_ids: Iterable[int]) -> None:
-        """Search for deliveries of these that a call without a reply may have unblocked."""
+        """Search these subscriptions: a call without a reply may have unblocked deliveries."""
         for subscription_id in subscription_ids:
             subscription = self._core.catalog.get(subscription_id)
             if subscription is not None and subscription.endpoint_id:

@@ -55,7 +55,7 @@ class SettleQueue:
         self._sorted = self._number = 0  # outcomes in ``_tenants``: now, and ever
         self._last_tenant = ""
         self._shared_until = 0
-        self.light = 0  # waiting successes, about (``_is_light``)
+        self.light = 0  # waiting successes, approximately (``_is_light``)
 
     def __len__(self) -> int:
         return len(self._new) + self._sorted
@@ -157,7 +157,7 @@ class SettleQueue:
 
 
 def _is_light(item: Item) -> bool:
-    """Return whether an outcome is a success on which nothing depends: a probe's enables."""
+    """Return whether an outcome is a success on which nothing depends, so not a probe's."""
     return type(item) is CompletedAttempt and item.outcome is _DELIVERED and item.lane is not _PROBE
 
 

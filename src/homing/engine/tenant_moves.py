@@ -1,8 +1,8 @@
 """Tenants that move to or from another installation, as one process sees them.
 
 ``homing move --tenant`` marks the tenant in the database and raises the version of the catalog. A
-process that reads the mark refuses the events of this tenant and starts nothing of it. Once its
-attempts in flight are settled, and no step of retention is running, it writes down that it is
+process that reads the mark refuses the events of this tenant and starts nothing for it. Once its
+attempts in flight are settled, and no step of retention is running, it records that it is
 ready; the move waits for all processes. When the mark is gone, the process goes on.
 """
 

@@ -1,7 +1,7 @@
-"""Keeps steady time beside the engine: over restarts, and under a wall clock that is stepped.
+"""Keeps steady time beside the engine: across restarts, and when the wall clock is stepped.
 
 The engine uses steady time and needs no timer for the clock; this module runs one beside it. A step
-of the wall clock is logged within a second, also while there is nothing to do. Steady time and the
+of the wall clock is logged within a second, even while there is nothing to do. Steady time and the
 clock that it follows are marked in the store, so that the next start can check whether stored times
 fit its clock (``policy/restart``), and move them if they do not, before anything is sent.
 """

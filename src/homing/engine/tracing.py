@@ -1,7 +1,7 @@
 """The spans of what the engine does: a publish, its commit, and every attempt.
 
 An attempt is a child of the publish and has a link to the attempt before it. Spans are made after
-the commit that they tell of, and only for events that are sampled.
+the commit that they describe, and only for events that are sampled.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _DELIVERED = Outcome.DELIVERED
 
 
 class Tracing:
-    """Makes spans and gives them to the exporter; ``share`` of the events that came without one."""
+    """Makes spans and gives them to the exporter; of events without a trace, ``share`` get one."""
 
     def __init__(self, exporter: SpanExporter, clock: Clock, *, share: float) -> None:
         self._exporter, self._clock, self.share = exporter, clock, share
@@ -26,7 +26,7 @@ class Tracing:
     def published(
         self, events: Iterable[NewEvent], *, called_at: int, commit_at: int, now: int
     ) -> None:
-        """Tell of events that are on disk since now; the commit began at ``commit_at``."""
+        """Report events that are on disk as of ``now``; the commit began at ``commit_at``."""
         ahead = self._clock.wall() - now
         spans: list[Span] = []
         for new in events:
@@ -67,7 +67,7 @@ class Tracing:
             self._exporter.add(spans)
 
     def attempted(self, attempts: Iterable[CompletedAttempt]) -> None:
-        """Tell of attempts whose outcomes are on disk."""
+        """Report attempts whose outcomes are on disk."""
         ahead = self._clock.wall() - self._clock.now()
         share = self.share
         spans = [self._attempt(it, ahead) for it in attempts if is_sampled(it.work.event, share)]

@@ -373,7 +373,7 @@ def _masked_problems(draft: SubscriptionDraft) -> Iterator[FieldProblem]:
 def _header_problems(
     headers: tuple[tuple[str, str], ...], ways: Sequence[str]
 ) -> list[FieldProblem]:
-    """The problems of headers; ``ways`` are the first way to authenticate, if there is one."""
+    """The problems of headers; ``ways`` has the first way to authenticate, if there is one."""
     if len(headers) > _HEADERS.max:
         return [FieldProblem("headers", say("must be at most {limit}", limit=int(_HEADERS.max)))]
     problems: list[FieldProblem] = []

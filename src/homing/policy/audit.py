@@ -299,5 +299,5 @@ def head_mac(key: bytes, head: Head) -> bytes:
 
 
 def is_genuine(key: bytes, entry: AuditEntry) -> bool:
-    """Whether Homing wrote the entry, and wrote it like this."""
+    """Whether Homing wrote the entry, in exactly this form."""
     return hmac.compare_digest(digest_of(entry, entry_key(key, entry.id)), entry.digest)

@@ -1,6 +1,6 @@
 """How a subscription authenticates at its receiver: one way at most, and all parts of it.
 
-The ways are a token, Basic, OAuth 2.0 client credentials, and an own ``authorization`` header. An
+The ways are a token, Basic, OAuth 2.0 client credentials, and a custom ``authorization`` header. An
 API key in another header is one of ``headers`` and can be combined with each of them.
 """
 
@@ -40,7 +40,7 @@ def without_authentication(subscription: Subscription) -> Subscription:
 
 
 def authorization_lines(spec: SubscriptionSpec) -> tuple[bytes, bytes]:
-    """The authorization header line of a subscription, and as it is logged.
+    """The authorization header line of a subscription, and its logged form.
 
     With OAuth the sender adds the line itself, when it has a token.
     """

@@ -1,4 +1,4 @@
-"""Backfills: which past events a subscription may get, and from when on.
+"""Backfills: which past events a subscription may get, and from what time.
 
 A backfill is a job that makes deliveries for events that are still kept, were accepted since a time
 and match the subscription as it is now, if the subscription has no delivery of them: once each, in
@@ -18,7 +18,7 @@ from homing.policy.moments import moment
 NOTICES = "homing."
 PER_SECOND = 100  # deliveries that a job makes, unless it is asked for another rate
 PER_SECOND_MAX = 10_000
-# So that a duration as long as the retention, and the oldest time of a refusal, can be given: both
+# Allows a duration as long as the retention, and the oldest time that a refusal names: both
 # are a little too old when they are checked.
 TOLERANCE_MS = 10 * 60_000
 NO_URL = say(
@@ -51,7 +51,7 @@ RATE_ALONE = say(
 
 
 class PastStart(msgspec.Struct, frozen=True):
-    """From when on a subscription gets past events, and how many deliveries a job makes."""
+    """From what time a subscription gets past events, and how many deliveries a job makes."""
 
     since: int
     per_second: int = PER_SECOND
@@ -67,7 +67,7 @@ _about = msgspec.json.Decoder(_About)
 def past_start(
     since: str | None, per_second: int | None, *, now: int
 ) -> tuple[PastStart | None, tuple[FieldProblem, ...]]:
-    """Where a new subscription starts in the past, as a request says; with the problems of it."""
+    """The start in the past that a request asks for, and its problems."""
     if since is None:
         return None, () if per_second is None else (FieldProblem("per_second", RATE_ALONE),)
     try:

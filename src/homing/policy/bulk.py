@@ -13,7 +13,7 @@ from homing.errors import FieldProblem, Invalid
 from homing.languages.sentences import say
 from homing.model import CauseKey, Status
 
-CONFIRM_ABOVE = 1_000  # more deliveries than these are confirmed by typing their number
+CONFIRM_ABOVE = 1_000  # more deliveries than this are confirmed by typing their number
 REPLAYED = (Status.DROPPED, Status.CANCELLED, Status.DELIVERED)  # the first by default
 SHOWN_MAX = 20  # tenants, and causes, that are named; the rest is one sum
 _SEPARATORS = re.compile(r"[\s,.'\u2019\u202f\u00a0]")
@@ -51,7 +51,7 @@ class Counted(Struct, frozen=True):
 
     @property
     def must_be_typed(self) -> bool:
-        """Whether a person types the number before anything is done."""
+        """Whether a person must type the number before anything is done."""
         return self.count > CONFIRM_ABOVE
 
     def of(self, status: Status) -> Counted:

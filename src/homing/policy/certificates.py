@@ -74,7 +74,7 @@ class WatchedCertificate(Struct, frozen=True):
     file: str = ""
 
     def warning(self, *, wall: int) -> Warned | None:
-        """The warning that has begun last; None: it does not expire soon."""
+        """The warning that began last; None: it does not expire soon."""
         if self.facts is None:
             return None
         days = warning_days(self.facts.expires_at, wall=wall)
@@ -84,15 +84,15 @@ class WatchedCertificate(Struct, frozen=True):
 
 
 class Warned(Struct, frozen=True):
-    """One of the warnings about a certificate: so many days before it expires."""
+    """One of the warnings about a certificate: this many days before it expires."""
 
     days: int  # 0: it has expired
     since: int
 
     def is_due(self, *, wall: int) -> bool:
-        """Whether people are to be told.
+        """Whether the warning is to be sent to people.
 
-        Only within the first day: what was told is recognised by its id, and a record of it is
+        Only within the first day: a repeated warning is recognised by its id, and its record is
         kept for at least a day.
         """
         return 0 <= wall - self.since < DAY_MS
@@ -129,7 +129,7 @@ def make_identity(
 ) -> TlsIdentity | None:
     """The identity of these PEM texts; None if there are none.
 
-    An identity that cannot be used has the reason as its ``problem``: it is an attempt that fails.
+    An identity that cannot be used has the reason as its ``problem``: attempts with it fail.
     """
     if not certificate and not key and not authorities:
         return None
@@ -187,7 +187,7 @@ def why_unusable(identity: TlsIdentity, *, wall: int) -> str:
 
 
 def warning_days(expires_at: int, *, wall: int) -> int | None:
-    """The smallest of WARN_DAYS that has begun, 0 once it has expired; None: it is not soon."""
+    """The smallest of WARN_DAYS that has begun, 0 once it has expired; None: not soon."""
     if wall >= expires_at:
         return 0
     begun = [days for days in WARN_DAYS if wall >= expires_at - days * DAY_MS]

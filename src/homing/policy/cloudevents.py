@@ -216,7 +216,7 @@ def key_line(event: Event) -> bytes:
 
 
 def context_of(event: Event) -> dict[str, Value] | None:
-    """The attributes that only the CloudEvents formats send; None if it was none."""
+    """The attributes that only the CloudEvents formats send; None if it was no CloudEvent."""
     if not event.context:
         return None
     found = msgspec.json.decode(event.context, type=dict[str, Value])

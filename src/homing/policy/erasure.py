@@ -1,4 +1,4 @@
-"""Keyed hashes of the ids of erased events: a repeated id is recognised, and nothing tells the id.
+"""Keyed hashes of the ids of erased events: a repeated id is recognised, and nothing reveals it.
 
 An event's id and content may be guessed, so plain hashes would reveal them to everybody who can
 read the database. The key is not in the database.

@@ -23,7 +23,7 @@ class Unknown(StrEnum):
 
 
 class CheckRules(Struct, frozen=True):
-    """How types are checked whose own ``check`` does not say, and types that are unknown."""
+    """How types without a ``check`` of their own are checked, and unknown types."""
 
     check: Check = Check.WARN
     unknown: Unknown = Unknown.ALLOW

@@ -50,7 +50,7 @@ _UNIQUE_NS = 80  # to compare one value within an array whose items are unique
 _ERROR_VALUE_NS = 2_000  # to describe an error, per value of the data
 _ERROR_UNIT_NS = 15_000  # the same for alternatives: the errors of all of them are collected
 
-_FORMAT = 3  # a format costs as much as so many simple patterns
+_FORMAT = 3  # a format costs as much as this many simple patterns
 _COMPLEX = 200  # … and a pattern that may have many states
 _CONSTANT = 20  # keywords that cost as much as the comparison with one constant that is no text
 _FRACTION = 2_000  # keywords that cost as much as multipleOf with a fraction
@@ -171,7 +171,7 @@ class Cost(Struct, frozen=True):
 
 
 def _count(data: bytes) -> tuple[int, int]:
-    """At most so many containers, and other values and names."""
+    """The largest possible number of containers, and that of other values and names."""
     containers = data.count(b"[") + data.count(b"{")
     return containers, data.count(b",") + data.count(b":") + 1
 
@@ -674,7 +674,7 @@ def _in_order(parts: list[_Part]) -> list[_Part]:
             following = next(rest, None)
             if following is None:
                 path.pop()
-                del length[part]  # It is put behind those that it needs.
+                del length[part]  # It is put after those that it needs.
                 length[part] = 1 + max((length[it] for it in part.here), default=0)
                 if length[part] > CHAIN_MAX:
                     raise BadSchema(
@@ -699,7 +699,7 @@ def _in_order(parts: list[_Part]) -> list[_Part]:
 
 
 def _most(parts: list[_Part], own: Callable[[_Part], int], limit: int) -> int:
-    """The most of ``own`` that the parts that apply to one value of the data have together.
+    """The largest total of ``own`` over all parts that apply to one value of the data.
 
     It is the largest sum for any data. Raises BadSchema if the sum has no limit, because a
     recursion applies more than once to a value, or is above ``limit``.

@@ -86,7 +86,7 @@ def _decoder(names: list[str]) -> Callable[[bytes], Any]:
 
 
 def _text(raw: bytes) -> bytes:
-    """What a value is told apart by: of a text its characters; empty if it is no single value."""
+    """The bytes that identify a value, such as a text's characters; empty if it has none."""
     if raw[:1] == b'"':
         given: str = msgspec.json.decode(raw)
         return given[:VALUE_BYTES_MAX].encode("utf-8", "surrogatepass")

@@ -25,7 +25,7 @@ from homing.model import Connector
 from homing.policy import exact
 from homing.policy.exact import Number
 
-PARTS_MAX = 50  # filters and groups beside each other
+PARTS_MAX = 50  # filters and groups side by side
 GROUPS_MAX = 10
 GROUP_MIN, GROUP_MAX = 2, 5
 BYTES_MAX = 32 * 1024

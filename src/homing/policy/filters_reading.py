@@ -138,7 +138,7 @@ class Items:
         self.plain: list[str] = []  # texts that are neither
 
     def read(self, count: int, moment_of: Callable[[str], int | None] = read_moment) -> int:
-        """Index up to so many more items; returns how many."""
+        """Index up to ``count`` more items; returns how many."""
         texts = self.texts
         for done in range(count):
             try:
@@ -176,7 +176,7 @@ class _Walk:
         self.unused = 0  # steps of the last call that were not needed
 
     def go_on(self, steps: int, _reading: Reading | None) -> None:
-        """Make up to so many steps; sets ``result`` when it is known, and ``unused``."""
+        """Take up to ``steps`` steps; sets ``result`` when it is known, and ``unused``."""
         raise NotImplementedError
 
 
@@ -247,7 +247,7 @@ def _names(one: dict[str, Any], other: dict[str, Any]) -> Iterator[tuple[Any, An
 
 
 def unlike(one: Any, other: Any) -> bool:
-    """Whether two values differ that are not both objects or both lists."""
+    """Whether two values, not both objects and not both lists, differ."""
     if one.__class__ is other.__class__:
         return bool(one != other)
     if other is _MISSING or isinstance(one, bool) or isinstance(other, bool):

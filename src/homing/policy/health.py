@@ -131,7 +131,7 @@ def after_failure(health: Health, rules: HealthRules, *, now: int) -> Verdict:
 
 
 def enable(health: Health, *, now: int) -> Verdict:
-    """Enabled by a person, from any state: the counters of the rules start again.
+    """The verdict when a person enables an endpoint in any state: its counters start again.
 
     Enabling an enabled endpoint is no change of state: only the counters start again. Its
     ``enabled_since`` stays, so that no fresh delivery moves to the retry lane.
@@ -153,7 +153,7 @@ def enable(health: Health, *, now: int) -> Verdict:
 
 
 def freeze(health: Health, *, now: int) -> Verdict:
-    """Frozen by a person; freezing a frozen endpoint changes nothing."""
+    """The verdict when a person freezes an endpoint; a frozen endpoint does not change."""
     if health.state is State.FROZEN:
         return Verdict(health)
     return Verdict(
@@ -268,7 +268,7 @@ def ramp_up(ramp: Ramp, *, limit: int) -> Ramp:
 
 
 def ramp_reset() -> Ramp:
-    """After a timeout or connect failure, and at every enable: one slot."""
+    """After a timeout or connect failure, and whenever the endpoint is enabled: one slot."""
     return _ONE_SLOT
 
 

@@ -1,4 +1,4 @@
-"""An open cause in two sentences for people: what fails since when, and what waits for what."""
+"""An open cause in two sentences for people: the failure, its start, and the waiting deliveries."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _waiting(
 
 
 def _some_wait(endpoint: Endpoint, rules: HealthRules, count: int) -> Sentence:
-    """How many deliveries wait for what."""
+    """How many deliveries wait, and for what."""
     match endpoint.health.state:
         case State.ENABLED:
             return many(

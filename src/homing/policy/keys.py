@@ -76,7 +76,7 @@ def write_key(random: bytes) -> str:
 
 
 def read_key(text: bytes) -> KeyText | None:
-    """The parts of a key; None if the text has not the form of a key."""
+    """The parts of a key; None if the text does not have the form of a key."""
     found = _KEY.fullmatch(text)
     if found is None:
         return None

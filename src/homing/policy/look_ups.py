@@ -27,7 +27,7 @@ RESERVE_OF_ALL = 5  # One in five is reserved for tenants that hold none.
 
 
 def has_share(held: int, *, free: int, reserve: int) -> bool:
-    """Whether a tenant that holds so many may take one more."""
+    """Whether a tenant that holds this many may take one more."""
     return free > 0 if held == 0 else SHARE_OF_FREE * held < free - reserve
 
 

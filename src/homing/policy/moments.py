@@ -21,7 +21,7 @@ def read_duration(text: str) -> int | None:
 
 
 def moment(value: str, name: str, *, now: int) -> int:
-    """A time after RFC 3339, or a duration back from now; raises Invalid."""
+    """An RFC 3339 time, or a duration back from now; raises Invalid."""
     duration = read_duration(value)
     at = now - duration if duration is not None else read_time(value)
     if at is None:

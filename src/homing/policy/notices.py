@@ -1,4 +1,4 @@
-"""Notices to people: which there are, who gets them, and when the next message may be sent.
+"""Notices to people: their kinds, who gets them, and when the next message may be sent.
 
 A **notice** says that something changed: an endpoint was disabled, a first delivery was dropped. A
 **target** is where people read notices: an e-mail address, a Slack or Teams channel, or a webhook
@@ -145,7 +145,7 @@ class NoticeTarget(Struct, frozen=True, kw_only=True):
     confirmed_at: int | None = None  # it gets the notices of changes since then
     deleted_at: int | None = None
     message_id: int = 0  # the message that is being sent; of a new e-mail target: the confirmation
-    due_at: int = 0  # no message is sent before
+    due_at: int = 0  # no message is sent before this time
     attempts: int = 0  # that failed in a row
     error: str = ""  # of the last attempt; empty if it arrived
     sent_at: int | None = None  # the last message that arrived
@@ -320,7 +320,7 @@ def _settings_problems(draft: TargetDraft, is_zone: Callable[[str], bool]) -> li
 
 
 def stored_text(text: str) -> Sentence:
-    """A reason or an error that is stored in English; a language that has it as a message says it.
+    """A reason or an error that is stored in English, to be shown in a language that has it.
 
     Most are messages without values. Any other, such as the reply of a mail server, stays as it is.
     """

@@ -24,10 +24,10 @@ from homing.policy.url import parse_url
 
 RESPONSE_BYTES_MAX = 64 * 1024
 TOKEN_CHARS_MAX = 8 * 1024
-LIFE_S_DEFAULT = 300.0  # of a token whose response does not tell
+LIFE_S_DEFAULT = 300.0  # of a token whose response does not give its life
 LIFE_S_MIN = 1.0
 LIFE_S_MAX = 86_400.0
-AHEAD_S_MAX = 60.0  # A token is renewed so long before its end,
+AHEAD_S_MAX = 60.0  # A token is renewed this long before its end,
 AHEAD_PART = 0.2  # or in the last fifth of its life, if that is shorter.
 AGAIN_FIRST_S = 1.0  # after a failed fetch, and after a new token that was refused, too
 AGAIN_MAX_S = 60.0
@@ -214,5 +214,5 @@ def _life_s(given: object) -> float:
 
 
 def wait_s(failures: int) -> float:
-    """How long a token endpoint is not asked again, after so many failures in a row."""
+    """How long a token endpoint is not asked again, after this many failures in a row."""
     return min(AGAIN_FIRST_S * float(1 << min(failures - 1, 10)), AGAIN_MAX_S)

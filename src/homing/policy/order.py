@@ -1,6 +1,6 @@
 """Order by key: which delivery of a key may be attempted, and how its times are counted.
 
-Of one subscription and key, the deliveries that are not finished stand in a row. One that is not
+The unfinished deliveries of one subscription and key form a waiting line. One that is not
 blocked may be attempted; the others are blocked and have a place (``Delivery.order_seq``). Places
 grow in the order of commits, whatever the clocks of the publishing processes say. When none is left
 that is not blocked, the one with the lowest place is unblocked.
@@ -21,7 +21,7 @@ from homing.errors import FieldProblem
 from homing.languages.sentences import say
 from homing.model import Delivery, Order, SubscriptionSpec
 
-QUIET_TIMES = 10  # the quiet time that a key waits at most, unless its subscription says how long
+QUIET_TIMES = 10  # a key waits at most this many quiet times, unless its subscription says how long
 LOCK_CLASSES = 1_024  # of all keys: a batch with many keys needs no more locks of the database
 
 
@@ -31,7 +31,7 @@ def lock_class(subscription_id: int, key: str) -> int:
 
 
 def next_place(delivery_id: int, last: int) -> int:
-    """The place behind the last one; ids grow with time, so it is mostly the delivery's id."""
+    """The place behind the last one; ids grow with time, so it is usually the delivery's id."""
     return max(delivery_id, last + 1)
 
 

@@ -7,15 +7,15 @@ name. So a failure without a response, of an endpoint that was healthy, is not b
 waits for a verdict, and so do all failures that follow it:
 
 - something gets through on a connection made since: the sender can connect, and the failures
-  count for the receivers;
+  count against the receivers;
 - most of *all* healthy endpoints fail to connect, and endpoints of most tenants are among them
   (of two at least, where several tenants have healthy endpoints): the failures are sender-side, and
   once nothing at all has got through for five seconds an outage begins and sending pauses;
-- ten seconds pass without another endpoint that fails, or a minute in all: the failures count for
-  the receivers.
+- ten seconds pass without another endpoint that fails, or a minute in all: the failures count
+  against the receivers.
 
 A fallen endpoint is remembered until something gets through, so that an outage with little traffic
-is noticed, too. After that it is not healthy: its failures count for it, and it is no evidence of
+is noticed, too. After that it is not healthy: its failures count against it and are no evidence of
 another outage until it has succeeded again.
 
 A response on a kept connection proves that the network works, but not that new connections can be
@@ -32,7 +32,7 @@ During an outage canaries are sent, and the first that gets through ends it. The
 every host of every tenant with something to send is tried within a minute.
 
 A second rule works the other way round. If the attempts to one host alone fail on the sender's side
-for ten minutes, while attempts to other hosts get through, the failures count for that host. Four
+for ten minutes, while those to other hosts get through, the failures count against that host. Four
 kinds of failures never do, because no host causes them: a limit of this process (descriptors,
 memory, its queue of look-ups), an address that the settings of this installation forbid, a client
 certificate that cannot be used, and a proxy that is away or refuses this installation. A proxy that
@@ -107,7 +107,7 @@ class Verdict(StrEnum):
     """The verdict on the failures that wait."""
 
     WAIT = "wait"
-    FAILED = "failed"  # they count for the receivers
+    FAILED = "failed"  # they count against the receivers
     SENDER_ERROR = "sender_error"  # but some attempts still get through: sending continues
     OUTAGE = "outage"  # they are sender-side, and nothing gets through
 
@@ -149,7 +149,7 @@ def sign(code: int | None, failure: Failure | None, *, dialled: bool) -> Sign:
 
 
 def needed(*, healthy: int, hosts: int, tenants: int, rules: OutageRules) -> Needed | None:
-    """How many of the healthy must fail; None if they are too few for a verdict.
+    """How many of the healthy must fail; None if there are too few for a verdict.
 
     Endpoints and tenants both vote. A tenant with a thousand dead endpoints is one tenant: it
     does not outvote twenty others. Twenty tenants with one dead endpoint each do not outvote a
@@ -188,15 +188,15 @@ def verdict(
 
 
 def canaries(waiting: int, rules: OutageRules) -> int:
-    """How many canaries a round has, when so many hosts have something to send."""
+    """How many canaries a round has, when this many hosts have something to send."""
     rounds = rules.canary_turn_ms // rules.canary_every_ms
     return max(rules.canaries, -(-waiting // rounds))
 
 
 def canary_wait_ms(tries: int, *, hosts: int, rules: OutageRules) -> int:
-    """How long a host waits for its next canary, after so many that failed.
+    """How long a host waits for its next canary, after this many failed ones.
 
-    The wait is 5 s, doubling; together with the turn among so many hosts it is at most a minute.
+    The wait is 5 s, doubling; together with the turn among all hosts it is at most a minute.
     """
     turn_ms = -(-hosts // canaries(hosts, rules)) * rules.canary_every_ms
     wait_max_ms = max(SENDER_ERROR_MAX_MS - turn_ms, SENDER_ERROR_FIRST_MS)
@@ -211,7 +211,7 @@ def could_be_hosts(failure: Failure | None) -> bool:
 class HostFailures(Struct, frozen=True):
     """A host with sender-side failures: for how long, while others got through."""
 
-    seen_at: int  # others were last seen to get through, or its failures to begin
+    seen_at: int  # when others were last seen to get through, or its failures began
     alone_ms: int = 0
 
 
@@ -221,7 +221,7 @@ def host_again(
     """Another sender-side failure at one host; True: it is the host's after all.
 
     ``through_at`` is when something last got through anywhere: elsewhere, since a success at the
-    host itself ends its failures. Only time in which that happened counts.
+    host itself ends its failures. Only the time in which others got through counts.
     """
     if failures is None:
         return HostFailures(now), False

@@ -4,7 +4,7 @@ While a subscription is paused, its deliveries are not attempted. Neither pausin
 writes them, however many wait: a subscription keeps the list of its pauses, and the times of a
 delivery are computed from it. A pause moves a due time, a t₀ and the end of a window by its length,
 counted from the acceptance of the delivery (or from the moment at which it was unblocked) if that
-is later than the begin of the pause. So a window runs only while the subscription is not paused.
+is later than the start of the pause. So a window runs only while the subscription is not paused.
 
 ``Delivery.paused_ms`` says by how much the stored times of a row have moved already. The times of a
 first attempt that was due at acceptance move too, except its due time: it is due at once when the
@@ -43,7 +43,7 @@ def resumed(subscription: Subscription, *, now: int) -> Subscription:
 def _kept(past: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
     """At most ``PAST_MAX`` pauses: the two oldest become one that ends with the second.
 
-    A delivery from between those two, if one is still pending, then waits longer, and never less.
+    A delivery from between those two, if one is still pending, then waits longer, never shorter.
     """
     if len(past) <= PAST_MAX:
         return past
@@ -66,7 +66,7 @@ def paused_ms(pauses: Pauses | None, *, since: int, until: int) -> int:
 
 
 def as_of(delivery: Delivery, pauses: Pauses | None, at: int) -> Delivery:
-    """The row with its times as the pauses until then have moved them."""
+    """The row with its times moved by the pauses until then."""
     if pauses is None:
         return delivery
     in_all = paused_ms(pauses, since=delivery.ready_at, until=at)

@@ -34,7 +34,7 @@ class PersonRule(Struct, frozen=True):
     tenant: str | None  # None: all tenants
 
     def fits(self, person: str, groups: Sequence[str]) -> bool:
-        """Whether the rule is about this person; names are compared without case."""
+        """Whether the rule is about this person; names are compared ignoring case."""
         if self.who.startswith(GROUP):
             return self.who.removeprefix(GROUP).casefold() in {it.casefold() for it in groups}
         form = ".*".join(map(re.escape, self.who.casefold().split("*")))

@@ -3,7 +3,7 @@
 A link is made for one tenant and one role. It works once, for a short time: whoever opens it has a
 session. The texts of a link and of a session are ``plk_…``, a secret of 256 bits and a signature,
 with dots between them; only the SHA-256 of the secret is stored. A text with a wrong signature is
-refused without a look into the database.
+refused without a read of the database.
 """
 
 from __future__ import annotations
@@ -358,7 +358,7 @@ def palette(accent: str, *, dark: bool) -> Palette:
 
 
 def ink_on(background: str) -> str:
-    """Black or white: of every colour, one of them differs by 4.58 at least."""
+    """Black or white: one of them has a contrast of at least 4.58 with every colour."""
     return max((WHITE, BLACK), key=lambda ink: contrast(ink, background))
 
 

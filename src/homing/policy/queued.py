@@ -26,7 +26,7 @@ class Queued:
         self._events: dict[int, tuple[Event, int]] = {}  # with the number of queued deliveries
 
     def put(self, event: Event) -> Event:
-        """Count a delivery that is queued; return its event as it is in memory already."""
+        """Count a delivery that is queued; return the copy of its event that is in memory."""
         size = 0
         if kept := self._events.get(event.id):
             event, many = kept

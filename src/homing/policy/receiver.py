@@ -58,7 +58,7 @@ def is_gone(subscription: Subscription) -> bool:
 def is_over(subscription: Subscription, delivery_id: int) -> bool:
     """Whether a delivery is cancelled: it was accepted before the 410.
 
-    A replay that a person makes after it is sent like any other. Ids decide, not times: what was
+    A replay that a person makes later is sent like any other. Ids decide, not times: a delivery
     accepted while the clock was ahead has a later time, and ids never go back.
     """
     state = subscription.receiver

@@ -43,7 +43,7 @@ def apart(rows: Sequence[T], bad: set[int]) -> list[Sequence[T]]:
 
 
 def pause_s(failures: int, *, retry_after_s: float | None, random: float) -> float:
-    """The pause after so many failures in a row; ``random`` (0 to 1) gives its jitter."""
+    """The pause after this many failures in a row; ``random`` (0 to 1) gives its jitter."""
     longest = min(PAUSE_FIRST_S * (1 << min(failures, _DOUBLINGS_MAX)), PAUSE_MAX_S)
     return longest * (1 + random) / 2 + min(retry_after_s or 0.0, RETRY_AFTER_MAX_S)
 

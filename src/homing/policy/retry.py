@@ -212,7 +212,7 @@ def ahead(
 ) -> tuple[tuple[int, int], ...]:
     """The retries that will be made.
 
-    None while its endpoint is disabled or frozen or its subscription is paused, and none for a
+    Empty while its endpoint is disabled or frozen or its subscription is paused, and for a
     delivery that will be dropped without another attempt.
     """
     if is_paused or health is None or health.state is not State.ENABLED:

@@ -1,4 +1,4 @@
-"""Rotation of secrets and signing keys: for a while the old ones sign beside the new one."""
+"""Rotation of secrets and signing keys: for a while the old ones sign alongside the new one."""
 
 from __future__ import annotations
 

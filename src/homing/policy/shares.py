@@ -35,7 +35,7 @@ def shares(members: Sequence[int], owners: Sequence[int | None]) -> dict[int, in
 def plan(me: int, members: Sequence[int], owners: Sequence[int | None]) -> Plan:
     """The next step of process ``me``; ``owners`` is the live owner of each bucket, or None.
 
-    A process that is no member (it leaves, or only serves the API) gives up all its buckets. Free
+    A process not in ``members`` (it leaves, or only serves the API) gives up all its buckets. Free
     buckets are assigned in one order to all members that lack some, so that no two members take
     the same bucket.
     """

@@ -1,4 +1,4 @@
-"""Signatures after Standard Webhooks, over ``id.timestamp.body``: v1 (HMAC-SHA256), v1a (Ed25519).
+"""Signatures as in Standard Webhooks, over ``id.timestamp.body``: v1 (HMAC-SHA256), v1a (Ed25519).
 
 Every attempt is signed, and HMAC begins by hashing two blocks made from the key. A ``Signer`` does
 that once per secret and then copies the two hash states, which saves about half of the work for

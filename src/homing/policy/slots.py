@@ -228,7 +228,7 @@ class LaneSlots(Generic[T]):
         self._ring.setdefault(tenant, None)
 
     def _unpark_one(self, free: int) -> bool:
-        """Return the first parked rank for which enough slots are free to the turns."""
+        """Let the first parked rank for which enough slots are free take turns again."""
         while self._needs and self._needs[0] <= free:
             there = self._parked[self._needs[0]]
             if there:

@@ -31,7 +31,7 @@ class Trace(Struct, frozen=True, gc=False):
 
 
 def read_traceparent(text: str) -> str:
-    """The header's value in its first version; empty if it is none, which is ignored."""
+    """The header's value in its first version; empty if it is invalid: then it is ignored."""
     text = text.strip()
     if _TRACEPARENT.match(text) is None:
         return ""
@@ -48,7 +48,7 @@ def is_sampled(event: Event, share: float) -> bool:
 
 
 def trace_of(event: Event, *, share: float) -> Trace:
-    """The trace of an event; one that came without gets its own."""
+    """The trace of an event; one that came without a trace gets its own."""
     sampled = is_sampled(event, share)
     if event.trace:
         _, trace_id, parent_id, _ = event.trace.split("-")

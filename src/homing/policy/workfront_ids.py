@@ -1,7 +1,7 @@
 """The ids of the Workfront-compatible API: UUIDs, as Adobe's are, made from the ids of Homing.
 
 A UUID of version 8 (RFC 9562) holds the 63 bits of an id, and a hash of the id in all other bits.
-So the same subscription always has the same UUID without a table, and every other UUID, also one
+So the same subscription always has the same UUID without a table, and every other UUID, even one
 with a mistyped digit, is recognised as unknown.
 """
 

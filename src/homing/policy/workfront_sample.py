@@ -112,7 +112,7 @@ def _state(
 
 
 def _before(code: str, after: dict[str, Any], rng: Random, *, now: int) -> dict[str, Any]:
-    """The state before a change of one field, and of who changed it when."""
+    """The state before a change of one field, and of the fields that name its time and person."""
     before = dict(after)
     changing = next(name for name in _CHANGING if name in after)
     while before[changing] == after[changing]:

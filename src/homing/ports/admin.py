@@ -36,7 +36,7 @@ class CleanupJob(Struct, frozen=True):
     subscription_id: int
     endpoint_id: int  # where the pending rows are
     after_id: int  # done up to here
-    bucket: int = 0  # where the pending rows are: its holder does it
+    bucket: int = 0  # where the pending rows are; its owner runs the job
 
 
 class KeyRelease(Struct, frozen=True):
@@ -60,7 +60,7 @@ class ReplayFilter(Selection, frozen=True):
     """The finished deliveries that a bulk replay takes: those that a list showed at ``as_of``."""
 
     as_of: int | None = None  # deliveries that had finished by then; None: all that are finished
-    backfill: bool = False  # it takes no deliveries, but events that a subscription has none of
+    backfill: bool = False  # it takes events of which its subscription has no delivery
     per_second: int = 0  # deliveries that a backfill makes
 
 
@@ -232,7 +232,7 @@ class AdminStore(Protocol):
         """
 
     async def add_commit_loss(self, loss: CommitLoss) -> None:
-        """Write down that commits are lost; once more is the same."""
+        """Record that commits are lost; a repeated call changes nothing."""
 
     async def commit_losses(self) -> list[CommitLoss]:
         """The losses that no operator has confirmed, newest first."""
@@ -241,7 +241,7 @@ class AdminStore(Protocol):
         """Confirm all losses; returns those that were not confirmed before."""
 
     async def tenant_move_ready(self, move_id: str, process: int) -> None:
-        """Write down that a process acts on a move, and that nothing of the tenant runs there."""
+        """Record that a process acts on a move, and that nothing of the tenant runs there."""
 
     async def set_endpoint(
         self,
@@ -258,7 +258,7 @@ class AdminStore(Protocol):
         """
 
     async def key_releases(self, *, limit: int) -> list[KeyRelease]:
-        """Deliveries that were cancelled or erased, and whose keys still wait for that."""
+        """Cancelled or erased deliveries whose keys are not released yet."""
 
     async def release_keys(
         self,
@@ -292,9 +292,9 @@ class AdminStore(Protocol):
     async def past_events(
         self, job: ReplayJob, *, limit: int
     ) -> tuple[list[PastEvent], int, int, bool]:
-        """Of the next ``limit`` events: those of the tenant that the subscription has none of.
+        """Of the next ``limit`` events: those of the tenant without a delivery to the subscription.
 
-        With how many were read, the last id that was read, and whether that is all.
+        Also how many were read, the last id that was read, and whether that is all.
         """
 
     async def newest_of_key(
@@ -386,5 +386,5 @@ class AdminStore(Protocol):
     async def empty_log(self) -> bool:
         """Empty the write-ahead log of SQLite, which has old versions of pages.
 
-        False if it cannot be emptied now. PostgreSQL has no such file of the database's own.
+        False if it cannot be emptied now. On PostgreSQL a database has no such file of its own.
         """

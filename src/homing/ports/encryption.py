@@ -44,7 +44,7 @@ class EncryptionStore(Protocol):
         """Targets of notices in order of id, as they are stored; deleted ones have no secrets."""
 
     async def reencrypt_targets(self, targets: Sequence[tuple[NoticeTarget, NoticeTarget]]) -> None:
-        """Each as it was read and as it is to be stored; one that was changed since is left."""
+        # Each as it was read and as it is to be stored; one that was changed since is left.
         """Write the addresses and secrets of targets."""
 
     async def signing_keys_page(self, after: str, *, limit: int) -> list[SigningKeys]:

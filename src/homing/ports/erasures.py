@@ -27,7 +27,7 @@ class Erasure(Struct, frozen=True):
     subject: bytes  # keyed hashes of the event's id, or of the field's value
     created_at: int
     upto_id: int  # the event, or: nothing newer is erased
-    version: int = 0  # of the catalog: a process that has read it sends nothing of it; 0: not yet
+    version: int = 0  # of the catalog: a process that has read it sends no erased data; 0: not yet
     more: bool = False  # other events match, too: they are not part of this erasure
     events: int = 0
     deliveries: int = 0

@@ -65,7 +65,7 @@ class FleetStore(Protocol):
         """A heartbeat; None if this process was silent for so long that another took its node."""
 
     async def take(self, member_id: int, wanted: Mapping[int, int]) -> dict[int, int]:
-        """Take the buckets, given with their epochs, that have no live owner; their new epochs."""
+        """Take wanted buckets, at these epochs, that have no live owner; their new epochs."""
 
     async def give(self, member_id: int, buckets: Sequence[int]) -> None:
         """Give up these buckets."""
@@ -91,13 +91,13 @@ class FleetStore(Protocol):
         """Record that this process has read the catalog up to this version."""
 
     async def behind(self, version: int, *, but: int) -> list[str]:
-        """The names of live delivering processes that have not read the catalog so far."""
+        """The names of live delivering processes that have not read this version of the catalog."""
 
     async def oldest_snapshot(self) -> tuple[int, str]:
         """How long (ms) the oldest transaction has held back vacuum, and its owner."""
 
     async def raise_topic(self, topic: str) -> None:
-        """Write down that a topic has changed, for processes that poll."""
+        """Record that a topic has changed, for processes that poll."""
 
 
 class NotificationBus(Protocol):

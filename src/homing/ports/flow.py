@@ -49,7 +49,7 @@ class NewEvent(Struct, frozen=True, gc=False, array_like=True):
 
 
 class Receipt(Struct, frozen=True, gc=False, array_like=True):
-    """The result of publishing one event; ``new`` is False if the event was there already."""
+    """The result of publishing one event; ``new`` is False if it was stored already."""
 
     key: str
     deliveries: int
@@ -199,7 +199,7 @@ class FlowStore(Protocol):
         """Choose the delivery to probe with and commit ``next_probe_at`` before it is sent.
 
         That is the oldest delivery that was never attempted; else the next one after
-        ``probe_after_id``, in a circle. With ``skip_expired``, rows whose window has ended are
+        ``probe_after_id``, in rotation. With ``skip_expired``, rows whose window has ended are
         skipped. None if there is none; nothing is written then. Raises StaleEndpoints on another
         generation, LostLeases on another epoch of its bucket (0: no lease is needed).
         """
@@ -244,9 +244,9 @@ class FlowStore(Protocol):
         now: int,
         fences: Sequence[tuple[int, int]] = (),
     ) -> dict[int, Work]:
-        """The newest deliveries of the keys of these, which are about to be attempted.
+        """The newest deliveries of the keys of these deliveries, which are about to be attempted.
 
-        By the id of the older one, which is superseded. One without a newer event is left out.
+        Each by the id of the older one that it supersedes; without a newer event there is none.
         Raises LostLeases on another epoch.
         """
 
@@ -258,7 +258,7 @@ class FlowStore(Protocol):
         """
 
     async def next_tenant(self, after: str) -> str | None:
-        """The next tenant with events after this name."""
+        """The next tenant with events, in the order of names, after this one."""
 
     async def remove_history_of(
         self, tenant: str, *, before: int, after_key: str, limit: int, epoch: int = 0

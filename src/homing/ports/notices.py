@@ -41,7 +41,7 @@ class NoticeStore(Protocol):
         """Replace its secret by the one of ``target``, with its hash; False if it is deleted."""
 
     async def send_link_again(self, target_id: int, *, message_id: int, now: int) -> bool:
-        """Send its confirmation again, as this message; False if it is confirmed or deleted.
+        """Send again its confirmation, as this message; False if it is confirmed or deleted.
 
         Raises TooMany.
         """

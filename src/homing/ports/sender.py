@@ -11,7 +11,7 @@ from homing.model import Credentials, Failure, Phases, Target, TlsIdentity
 
 
 class Request(Struct, frozen=True, gc=False):
-    """One request, in general a POST. The sender adds the request line, host and content-length."""
+    """One request, usually a POST. The sender adds the request line, host and content-length."""
 
     tenant: str  # connections to a host are shared within one tenant only
     target: Target

@@ -11,7 +11,7 @@ from homing.languages.sentences import say
 
 
 class MoveStep(StrEnum):
-    """How far the move of a tenant is, as the row of one installation says it."""
+    """How far the move of a tenant is, according to the row of one installation."""
 
     LEAVING = "leaving"  # where it is: nothing is accepted or sent, its rows are being copied
     LEFT = "left"  # where it was: the copy is proved, the tenant belongs to the other installation
@@ -39,12 +39,12 @@ class TenantMove(Struct, frozen=True):
         return self.step is not MoveStep.LEAVING
 
     def refusal(self) -> Unavailable:
-        """What a caller of this tenant is told."""
+        """The error for a caller of this tenant."""
         return refusal(self.tenant, self.step, self.url)
 
 
 def refusal(tenant: str, step: str, url: str) -> Unavailable:
-    """What a caller of a tenant is told that is not served here, or not now."""
+    """The error for a caller of a tenant that is not served here, or not now."""
     if step in {MoveStep.LEFT, MoveStep.MOVED}:
         if not url:
             return TenantMoved(

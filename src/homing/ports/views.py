@@ -112,7 +112,7 @@ class Selection(Struct, frozen=True):
     code: int | None = None  # the status code of its last failed attempt
     since: int | None = None
     until: int | None = None
-    finished_since: int | None = None  # delivered, dropped or cancelled since
+    finished_since: int | None = None  # finished at or after this time
 
 
 class DeliveryFilter(Selection, frozen=True):
@@ -154,7 +154,7 @@ class Rollup(Struct, frozen=True):
 
 
 class Counts(Struct, frozen=True):
-    """How many there are, each counted up to a limit."""
+    """Endpoints by state, and pending deliveries, each counted up to a limit."""
 
     enabled: int
     disabled: int
@@ -247,7 +247,7 @@ class BoardStore(Protocol):
     async def counts(self, *, tenant: str | None, limit: int) -> Counts: ...
 
     async def expiring(self, *, tenant: str | None, before: int, limit: int) -> list[Expiring]:
-        """Among the ``limit`` oldest pending deliveries, by endpoint, soonest first."""
+        """Those among the ``limit`` oldest pending deliveries, by endpoint, soonest first."""
 
     async def figures(self, *, limit: int) -> StoreFigures:
         """Pending deliveries by the ledger; disabled and frozen endpoints up to ``limit``."""
@@ -296,7 +296,7 @@ class ViewStore(BoardStore, SearchStore, Protocol):
     async def event(self, key: str, *, tenant: str) -> EventRow | None: ...
 
     async def event_key(self, event_id: int) -> str:
-        """The id that people see of an event; empty if it is not kept."""
+        """The id of an event as people see it; empty if it is not kept."""
 
     async def event_deliveries(self, event_id: int, *, limit: int) -> list[DeliveryRow]:
         """The deliveries of one event, replays included, oldest first."""

@@ -3,7 +3,7 @@
 Each process stores the version of the catalog that it has read. A process that has changed a
 subscription waits until all processes that send have read the change. A process whose heartbeat has
 stopped has stopped sending, and reads the catalog before it sends again. If a process lives but
-cannot read, a warning is logged after as long as it could go on sending, and the wait ends.
+cannot read, a warning is logged after the longest time that it may still send, and the wait ends.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class CatalogBarrier:
 
     def __init__(self, core: Core, store: FleetStore, *, me: int, lease_ms: int) -> None:
         self._store, self._catalog, self._clock = store, core.catalog, core.clock
-        self._me, self._wait_max_ms = me, lease_ms * 9 // 10  # a process may send
+        self._me, self._wait_max_ms = me, lease_ms * 9 // 10  # as long as a process may send
         self._reported = -1
 
     async def catch_up(self) -> None:

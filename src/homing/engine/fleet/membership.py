@@ -1,7 +1,7 @@
 """A process as a member of a fleet: its heartbeat, its share of the buckets, changes by others.
 
 At every heartbeat it reads the members and the owners of all buckets, and computes its fair share
-as all others do (``policy/shares``). It takes free buckets; those beyond its share it hands over:
+as all others do (``policy/shares``). It takes free buckets, and hands over those beyond its share:
 nothing new starts there, attempts in flight are settled, then the bucket is given up. After a
 heartbeat that fails, this process keeps its buckets, but stops sending, by its own clock, before
 another process may take them.
@@ -202,7 +202,7 @@ class Fleet:
 
     async def _share(self, standing: FleetState) -> None:
         alive = {it.id for it in standing.members}
-        # A member whose heartbeat is overdue keeps its buckets, but is counted out for new ones.
+        # A member whose heartbeat is overdue keeps its buckets, but gets no new ones.
         alive_until = standing.now + self._parts.lease_ms // 2
         members = [it.id for it in standing.members if it.delivers and it.expires_at > alive_until]
         owners = [it.owner if it.owner in alive else None for it in standing.leases]

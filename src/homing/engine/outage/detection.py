@@ -197,7 +197,7 @@ class OutageDetector:
         self._calm()
 
     def _disprove(self, endpoint_id: int) -> None:
-        """End the suspicion: this sender can connect, so the failures count for the receivers."""
+        """End the suspicion: this sender can connect, so the receivers have failed."""
         self._witnesses.rise(endpoint_id)
         self._witnesses.disprove()
         if self._suspicion is not None:
@@ -264,7 +264,7 @@ class OutageDetector:
         return fall
 
     def _at_host(self, attempt: CompletedAttempt, host: str) -> CompletedAttempt:
-        """The attempt, as ``failed`` if its sender-side failure counts for the host by now."""
+        """The attempt, as ``failed`` if its sender-side failure counts against the host by now."""
         now, self._alert = attempt.finished_at, True
         tunnel = attempt.response.failure is Failure.SENDER_TUNNEL
         through_at = self._through_proxy_at if tunnel else self._through_at
@@ -276,7 +276,7 @@ class OutageDetector:
     def _healthy_since(self, now: int) -> int:
         """The time since which an endpoint must have succeeded to be healthy.
 
-        Time in an outage does not count, because no endpoint can succeed in it.
+        Time in an outage does not count, because no endpoint can succeed then.
         """
         since = now - self._rules.healthy_ms
         if self.began_at is not None:

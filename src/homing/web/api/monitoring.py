@@ -47,7 +47,7 @@ OPERATIONS = (
         path="/v1/ledger",
         id="getLedger",
         use_case=Figures.ledger,
-        summary="Per tenant: accepted = delivered + pending + dropped + cancelled.",
+        summary="Per tenant: accepted = delivered + pending + dropped + cancelled + superseded.",
         handler=ledger,
         response=LedgerPage,
         params=(TENANT,),
