@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -57,10 +57,14 @@ class Publishers:
         self.waited: list[tuple[float, float]] = []  # from when until when, for response or kill
         self.up = asyncio.Event()
         self.stopping = False
+        self.may_go_on: Callable[[], bool] = lambda: True  # asked before each new event
 
     async def publish_for_ever(self) -> None:
         line = self._server.line()
         while not self.stopping:
+            if not self.may_go_on():
+                await asyncio.sleep(0.01)
+                continue
             key = f"event-{next(self._numbers)}"
             self.asked.add(key)
             while not await self._published(line, key):

@@ -22,6 +22,7 @@ from acceptance.running import HONEST, Receiver, Server
 from chaos.integrity import integrity
 
 PUBLISHERS = 6
+AHEAD_MAX = 1_000  # events that have not arrived: one URL gets few hundred in a second
 ARRIVE_S = 20.0
 SETTLE_S = 5.0
 WRITER_S = 20.0  # A new writer is there long before, and at work.
@@ -92,6 +93,7 @@ async def kill_the_writer(
         assert made.status == 201, made.body
         publishers = Publishers(server, sent)
         publishers.up.set()
+        publishers.may_go_on = lambda: len(publishers.asked) - len(receiver.arrivals) < AHEAD_MAX
         tasks = [asyncio.create_task(publishers.publish_for_ever()) for _ in range(PUBLISHERS)]
         for number in range(kills):
             progress(number, kills)

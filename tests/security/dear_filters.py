@@ -2,7 +2,7 @@
 
 A real server. One tenant subscribes with filters at their limit and publishes events that cost as
 much as they can; another tenant publishes one small event after the other. Its longest wait is
-compared with a bound far below what one of those events costs, and every event is matched.
+compared with half of the time that one of those events takes, and every event is matched.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from acceptance.running import HONEST, Line, Server
 from net.receiver import a_free_port
 from security.part import Part, Toll
 
-LONGEST_S = 0.5  # on a busy machine; one of these events takes seconds
 EVERY_S = 0.01
 ALL_AT_ONCE = "import homing.engine.matching as it; it.SLICE_STEPS = 10**12; "
 START = "from homing.cli.main import main; main()"
@@ -88,14 +87,15 @@ async def _measure(toll: Toll, port: int, *, items: int, events: int) -> None:
         waits.append(time.monotonic() - asked)
         await asyncio.sleep(EVERY_S)
     matched = await publishing
+    took_s = time.monotonic() - began
     toll.fired = events
     toll.figures |= {
-        "took_s": round(time.monotonic() - began, 1),
+        "took_s": round(took_s, 1),
         "neighbour_published": len(waits),
         "neighbour_median_ms": round(sorted(waits)[len(waits) // 2] * 1000, 1),
         "neighbour_longest_ms": round(max(waits) * 1000),
     }
-    if max(waits) > LONGEST_S:
+    if max(waits) > took_s / events / 2:
         toll.blame(f"the neighbour waited {max(waits):.1f} s")
     if matched != [1] * events:
         toll.blame(f"{matched.count(0)} of {events} were missed")
