@@ -67,6 +67,17 @@ def test_many_are_taken_like_one_after_the_other(numbers: list[int], count: int)
     for it in queued[:count]:
         one.take(it)
     assert vars(one) == vars(all_)
+    all_.take_all(queued[count:])
+    assert (all_.count, all_.bytes, all_._tenants, all_._events) == (0, 0, {}, {})
+
+
+def test_of_deliveries_that_share_events_twice_as_many_may_be_queued() -> None:
+    queued, shared, count = Queued(count_max=1_000, bytes_max=1 << 30), event("a", 10), 0
+    while queued.may_queue("a"):
+        queued.put(shared)
+        count += 1
+    assert 1_590 < count <= 1_600
+    assert fill(Queued(count_max=1_000, bytes_max=1 << 30), "a", 10) == 800
 
 
 def test_the_data_of_an_event_counts_once_for_all_its_deliveries() -> None:

@@ -20,7 +20,7 @@ class Capacity:
         # Queues get half of the memory. The other half is for deliveries that can start at once,
         # so that a slow endpoint's queue of large events does not stop reads for other endpoints.
         self.memory = Queued(count_max=options.ready_max, bytes_max=options.ready_bytes_max // 2)
-        self._count_max, self._bytes_max = options.ready_max, options.ready_bytes_max
+        self._bytes_max = options.ready_bytes_max
         self.slots = {Lane.FRESH: options.fresh_slots, Lane.RETRY: options.retry_slots}
         self.turns: dict[Lane, LaneSlots[EndpointQueue]] = {
             lane: LaneSlots(slots) for lane, slots in self.slots.items()
@@ -69,7 +69,7 @@ class Capacity:
     def may_add(self, queue: EndpointQueue) -> bool:
         """Whether one more first attempt of this endpoint may be queued."""
         memory = self.memory
-        return memory.count < self._count_max and (
+        return memory.free and (
             memory.may_queue(queue.endpoint.tenant)
             or (Lane.FRESH in self.lanes_to_read() and self.goes_at_once(queue, Lane.FRESH))
         )
