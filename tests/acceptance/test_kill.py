@@ -1,4 +1,7 @@
-"""``kill -9`` under load: nothing acknowledged is lost, and only what was in flight comes twice."""
+"""``kill -9`` under load: nothing acknowledged is lost, and only what was in flight comes twice.
+
+Promised: what-homing-promises.md#nothing-is-lost.
+"""
 
 from __future__ import annotations
 

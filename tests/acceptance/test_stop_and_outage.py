@@ -1,4 +1,7 @@
-"""SIGTERM under load, and a database that goes away and comes back under a running server."""
+"""SIGTERM under load, and a database that goes away and comes back under a running server.
+
+Promised: what-homing-promises.md#nothing-is-lost.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Runs everything of the chaos tests in its long form: ``python -m chaos.run [--quick]``.
 
-Each part prints what it counted and how long it took; each has a control, a build that is broken on
-purpose and must raise the count that is named. A part whose faults did not fire has failed too. At
-the end stands a table.
+The parts show what-homing-promises.md#nothing-is-lost. Each prints what it counted and how long it
+took; each has a control, a build that is broken on purpose and must raise the count that is named.
+A part whose faults did not fire has failed too. At the end stands a table.
 """
 
 from __future__ import annotations
@@ -45,7 +45,6 @@ Progress = Callable[[int, int], None]
 class Result:
     """One row of the last table."""
 
-    line: str  # of the scoreboard
     name: str
     passed: bool
     control: str
@@ -65,7 +64,6 @@ class Control:
 class Part:
     """One kind of fault: the run, and the runs of broken builds that must be found."""
 
-    line: str
     name: str
     run: Callable[[Path, Progress], Coroutine[Any, Any, Any]]
     controls: list[Control]
@@ -118,7 +116,6 @@ def parts(*, quick: bool, seed: int, every_call: bool) -> list[Part]:
     calls = 12 if quick else 150
     found = [
         Part(
-            "3",
             "power loss",
             lambda _, told: cut_everywhere(
                 steps=steps, seed=seed, every=5 if quick else 1, again=0.1, progress=told
@@ -131,7 +128,6 @@ def parts(*, quick: bool, seed: int, every_call: bool) -> list[Part]:
             ],
         ),
         Part(
-            "4",
             "EIO and ENOSPC",
             lambda _, told: sweep(
                 steps=10 if quick else 20, seed=seed, every=9 if quick else 1, progress=told
@@ -139,7 +135,6 @@ def parts(*, quick: bool, seed: int, every_call: bool) -> list[Part]:
             [Control("lost", lambda _: sweep(steps=6, seed=seed, every=20, careless=True))],
         ),
         Part(
-            "1",
             "random kill -9",
             lambda at, told: _kills(at, kills=20 if quick else 1_000, progress=told),
             [
@@ -151,7 +146,6 @@ def parts(*, quick: bool, seed: int, every_call: bool) -> list[Part]:
             ],
         ),
         Part(
-            "1",
             "the writer killed alone",
             lambda at, told: kill_the_writer(
                 at, kills=10 if quick else 200, seed=seed, progress=told
@@ -170,7 +164,6 @@ def parts(*, quick: bool, seed: int, every_call: bool) -> list[Part]:
             ],
         ),
         Part(
-            "18",
             "notices over kills",
             lambda at, told: kill_with_notices(
                 at, kills=10 if quick else 200, seed=seed, progress=told
@@ -187,7 +180,6 @@ def parts(*, quick: bool, seed: int, every_call: bool) -> list[Part]:
             ],
         ),
         Part(
-            "27",
             "one id at once over kills",
             lambda at, _: publish_the_same(
                 at,
@@ -206,7 +198,6 @@ def parts(*, quick: bool, seed: int, every_call: bool) -> list[Part]:
             ],
         ),
         Part(
-            "10",
             "SIGTERM under load",
             lambda at, told: stop_again_and_again(at, stops=8 if quick else 200, progress=told),
             [
@@ -217,7 +208,6 @@ def parts(*, quick: bool, seed: int, every_call: bool) -> list[Part]:
             ],
         ),
         Part(
-            "5",
             "full disk and back",
             lambda at, told: fill_again_and_again(at, rounds=3 if quick else 20, progress=told),
             [
@@ -232,7 +222,6 @@ def parts(*, quick: bool, seed: int, every_call: bool) -> list[Part]:
     if shutil.which("strace"):
         found += [
             Part(
-                "4",
                 "a server's disk fails",
                 lambda at, told: fail_at_calls(
                     at, events=20, seed=seed, most=6 if quick else 60, progress=told
@@ -252,7 +241,6 @@ def parts(*, quick: bool, seed: int, every_call: bool) -> list[Part]:
                 ],
             ),
             Part(
-                "2",
                 "kill at every call",
                 lambda at, told: kill_at_every_call(
                     at,
@@ -272,14 +260,13 @@ def parts(*, quick: bool, seed: int, every_call: bool) -> list[Part]:
             ),
         ]
     else:
-        print("STRACE IS NOT INSTALLED: no kill at every call (scoreboard 2), no failing server")
+        print("STRACE IS NOT INSTALLED: no kill at every call, no failing server")
     return found
 
 
 def _upgrade(dialect: Dialect, *, quick: bool) -> Part:
     rows = 20_000 if quick else 1_000_000
     return Part(
-        "31",
         f"upgrade over kills, {dialect}",
         lambda at, _: upgrade_over_kills(dialect, at, rows=rows),
         [Control("stuck", lambda at: upgrade_over_kills(dialect, at, rows=1_000, torn=True))],
@@ -307,7 +294,7 @@ def _meter(name: str) -> Progress:
 
 def _do(part: Part) -> Result:
     began = time.monotonic()
-    print(f"{part.name} (scoreboard {part.line})", flush=True)
+    print(part.name, flush=True)
     with tempfile.TemporaryDirectory() as name:
         toll = asyncio.run(part.run(Path(name), _meter(part.name)))
     passed = not toll.bad and toll.fired_enough
@@ -317,7 +304,7 @@ def _do(part: Part) -> Result:
     controls = [_found(it) for it in part.controls]
     passed &= not any(it.startswith("NOT") for it in controls)
     took_s = time.monotonic() - began
-    return Result(part.line, part.name, passed, ", ".join(controls), took_s, counts)
+    return Result(part.name, passed, ", ".join(controls), took_s, counts)
 
 
 def _found(control: Control) -> str:
@@ -343,21 +330,22 @@ def main() -> int:
     asked.add_argument("--quick", action="store_true", help="a few minutes in all")
     asked.add_argument("--every-call", action="store_true", help="kill at all calls: hours")
     asked.add_argument("--seed", type=int, default=1)
-    asked.add_argument(
-        "--only", default="", help="numbers of the scoreboard, or names: 3,SIGTERM under load"
-    )
+    asked.add_argument("--only", default="", help="words of names of parts, like power,SIGTERM")
     given = asked.parse_args()
     only = set(filter(None, given.only.split(",")))
+    every = parts(quick=given.quick, seed=given.seed, every_call=given.every_call)
+    chosen = [it for it in every if not only or any(word in it.name for word in only)]
+    if not chosen:
+        asked.error(f"--only takes words of: {', '.join(it.name for it in every)}")
     print(f"commit {_commit()}, seed {given.seed}")
     log = Path(tempfile.gettempdir()) / f"homing-chaos-{os.getpid()}.log"
     with log.open("wb") as out:  # What the servers complain of is not for this screen.
         os.dup2(out.fileno(), 2)
-    chosen = parts(quick=given.quick, seed=given.seed, every_call=given.every_call)
-    results = [_do(it) for it in chosen if not only or only & {it.line, it.name}]
-    print(f"\n{'#':>3}  {'run':29}{'result':9}{'control':38}{'took':>8}")
+    results = [_do(it) for it in chosen]
+    print(f"\n{'run':29}{'result':9}{'control':38}{'took':>8}")
     for it in results:
         verdict = "ok" if it.passed else "FAILED"
-        print(f"{it.line:>3}  {it.name:29}{verdict:9}{it.control:38}{it.took_s:7.0f}s")
+        print(f"{it.name:29}{verdict:9}{it.control:38}{it.took_s:7.0f}s")
     print(f"The servers' log: {log}")
     return int(not all(it.passed for it in results))
 

@@ -1,4 +1,7 @@
-"""Backfills: a subscription gets past events, once each, in order, in the retry lane."""
+"""Backfills: a subscription gets past events, once each, in order, in the retry lane.
+
+Promised: what-homing-promises.md#past-events.
+"""
 
 from __future__ import annotations
 

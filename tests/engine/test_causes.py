@@ -1,4 +1,7 @@
-"""Causes in the engine: what settle counts, closes and continues, also after a crash."""
+"""Causes in the engine: what settle counts, closes and continues, also after a crash.
+
+Promised: what-homing-promises.md#causes-and-notices.
+"""
 
 from __future__ import annotations
 

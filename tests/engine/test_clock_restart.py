@@ -1,5 +1,7 @@
 """The clock was set, and the process restarts: every wait is as long as it would have been.
 
+Promised: what-homing-promises.md#time.
+
 What really passes is the loop's time, which no step moves.
 """
 

@@ -1,5 +1,7 @@
 """The wall clock is stepped while the engine runs: receivers see the true time, schedules do not.
 
+Promised: what-homing-promises.md#time.
+
 Every story ends with a check of its signatures by foreign libraries at the receiver's own time,
 which is the true one, with their tolerance of five minutes.
 """

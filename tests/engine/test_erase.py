@@ -1,4 +1,7 @@
-"""Erasures on virtual time: nothing of what was erased is sent after the response."""
+"""Erasures on virtual time: nothing of what was erased is sent after the response.
+
+Promised: what-homing-promises.md#erasure.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Publishing, lanes, changes by people and replays, on virtual time."""
+"""Publishing, lanes, changes by people and replays, on virtual time.
+
+Promised: what-homing-promises.md#publishing,
+what-homing-promises.md#order-of-acceptance,
+what-homing-promises.md#lanes-and-fairness.
+"""
 
 from __future__ import annotations
 

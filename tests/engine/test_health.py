@@ -1,4 +1,7 @@
-"""The states of an endpoint on virtual time: disabled, probed, enabled, frozen."""
+"""The states of an endpoint on virtual time: disabled, probed, enabled, frozen.
+
+Promised: what-homing-promises.md#endpoint-health.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Order ``latest``: of one key only the newest event is sent, and nothing is lost of the newest."""
+"""Order ``latest``: of one key only the newest event is sent, and nothing is lost of the newest.
+
+Promised: what-homing-promises.md#only-the-newest-event-of-a-key.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Filters that take long delay no other publish, and miss no subscription meanwhile."""
+"""Filters that take long delay no other publish, and miss no subscription meanwhile.
+
+Promised: what-homing-promises.md#matching.
+"""
 
 from __future__ import annotations
 

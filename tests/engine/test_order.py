@@ -1,4 +1,7 @@
-"""Order by key: one delivery of a key after the other, through failures, cancels and changes."""
+"""Order by key: one delivery of a key after the other, through failures, cancels and changes.
+
+Promised: what-homing-promises.md#order-by-key.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Outages of the sender on virtual time: failures use no retry, and sending resumes by itself."""
+"""Outages of the sender on virtual time: failures use no retry, and sending resumes by itself.
+
+Promised: what-homing-promises.md#failures-on-the-senders-side.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A paused subscription: its deliveries wait, its windows do not run, others go on."""
+"""A paused subscription: its deliveries wait, its windows do not run, others go on.
+
+Promised: what-homing-promises.md#pauses.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Replays, one by one and in bulk, on virtual time."""
+"""Replays, one by one and in bulk, on virtual time.
+
+Promised: what-homing-promises.md#replays-and-test-sends.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The whole life of a delivery on virtual time, to the millisecond."""
+"""The whole life of a delivery on virtual time, to the millisecond.
+
+Promised: what-homing-promises.md#retry-schedule.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Slots and memory are divided: one tenant's hanging URLs do not affect other tenants."""
+"""Slots and memory are divided: one tenant's hanging URLs do not affect other tenants.
+
+Promised: what-homing-promises.md#lanes-and-fairness.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The sender says exactly what it should and gives one response of the right class."""
+"""The sender says exactly what it should and gives one response of the right class.
+
+Promised: what-homing-promises.md#attempts.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A failing endpoint is disabled, a hopeless one frozen; a success or a person enables it."""
+"""A failing endpoint is disabled, a hopeless one frozen; a success or a person enables it.
+
+Promised: what-homing-promises.md#endpoint-health.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""An event goes to the active subscriptions of its tenant whose types it matches."""
+"""An event goes to the active subscriptions of its tenant whose types it matches.
+
+Promised: what-homing-promises.md#matching.
+"""
 
 from __future__ import annotations
 

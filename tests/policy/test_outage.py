@@ -1,4 +1,7 @@
-"""When silence is the sender's, and when it is one host's after all."""
+"""When silence is the sender's, and when it is one host's after all.
+
+Promised: what-homing-promises.md#failures-on-the-senders-side.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""2xx is delivered, sender-side failures are sender errors, everything else failed."""
+"""2xx is delivered, sender-side failures are sender errors, everything else failed.
+
+Promised: what-homing-promises.md#attempts.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A failed delivery goes again at the times of its schedule, and not for ever."""
+"""A failed delivery goes again at the times of its schedule, and not for ever.
+
+Promised: what-homing-promises.md#retry-schedule.
+"""
 
 from __future__ import annotations
 

@@ -57,23 +57,20 @@ BROKEN = b"HTTP/1.1 500 Error\r\ncontent-length: 0\r\n\r\n"
 
 
 def clock_step_parts(*, quick: bool, seed: int) -> list[Part]:
-    """35 of the scoreboard."""
+    """Shows what-homing-promises.md#time."""
     del seed
     return [
         Part(
-            "35",
             "wall clock stepped under load",
             lambda at: stepped(at, STEPS_S * (1 if quick else 5), each_s=4 if quick else 10),
             lambda at: stepped(at, STEPS_S[:1], each_s=4, argv=STALE),
         ),
         Part(
-            "35",
             "one machine of a fleet stepped",
             lambda at: in_a_fleet(at, STEPS_S, each_s=4 if quick else 10),
             lambda at: in_a_fleet(at, STEPS_S[:1], each_s=4, argv=STALE),
         ),
         Part(
-            "35",
             "restart after a clock step",
             restarts,
             lambda at: restarts(at, UNMOVED),

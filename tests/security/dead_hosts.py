@@ -42,16 +42,15 @@ class Spec(Struct, frozen=True):
 
 
 def dead_host_parts(*, quick: bool, seed: int) -> list[Part]:
-    """34 of the scoreboard."""
+    """Shows what-homing-promises.md#failures-on-the-senders-side, of one tenant's hosts."""
     del seed
     if way_in() is None:
-        print("NO NETWORK NAMESPACES ON THIS MACHINE: scoreboard 34 is left out.")
+        print("NO NETWORK NAMESPACES ON THIS MACHINE: dead hosts are left out.")
         return []
     whole = Spec(stories=("60 of one", "26 of 200", "all of 200") if quick else tuple(STORIES))
     broken = Spec(stories=("60 of one", "26 of 200"), argv=CAPPED)
     return [
         Part(
-            "34",
             "dead hosts beside others",
             lambda _: beside_dead_hosts(whole),
             lambda _: beside_dead_hosts(broken),

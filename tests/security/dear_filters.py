@@ -23,12 +23,11 @@ START = "from homing.cli.main import main; main()"
 
 
 def dear_filter_parts(*, quick: bool, seed: int) -> list[Part]:
-    """33 of the scoreboard."""
+    """Shows what-homing-promises.md#hostile-input, of filters."""
     del seed
     items, events = (50_000, 3) if quick else (100_000, 10)
     return [
         Part(
-            "33",
             "filters that take seconds",
             lambda at: beside(at, items=items, events=events),
             lambda at: beside(at, items=50_000, events=2, argv=("-c", ALL_AT_ONCE + START)),

@@ -24,12 +24,11 @@ BOUNDLESS = "import homing.web.connections as it; it.ConnectionLimit.made = lamb
 
 
 def idle_connection_parts(*, quick: bool, seed: int) -> list[Part]:
-    """36 of the scoreboard."""
+    """Shows what-homing-promises.md#hostile-input, of connections."""
     del seed
     published = 200 if quick else 2_000
     return [
         Part(
-            "36",
             "5,000 idle connections",
             lambda at: crowded(at, idle=5_000, limit=1_024, published=published),
             lambda at: crowded(at, idle=1_500, limit=1_024, published=50, before=BOUNDLESS),

@@ -40,20 +40,18 @@ HEALED_DELAY_S = 0.05  # of the one that heals
 
 
 def neighbour_parts(*, quick: bool, seed: int) -> list[Part]:
-    """12 and 15 of the scoreboard."""
+    """Shows what-homing-promises.md#lanes-and-fairness, beside noise and after an outage."""
     del seed
     turns = 8 if quick else 10
     urls, hang, waiting = (400, 40, 20_000) if quick else (2_000, 200, 100_000)
     backlog = 16_000 if quick else 50_000  # It must last for all turns; one sends 1,600.
     return [
         Part(
-            "12",
             "noisy neighbours",
             lambda at: noisy(at, Noise(urls, hang, waiting, turns)),
             lambda at: noisy(at, Noise(300, 100, 1_000, 2, argv=FLOODS)),
         ),
         Part(
-            "15",
             "recovery with a backlog",
             lambda at: recovery(at, waiting=backlog, turns=turns),
             lambda at: recovery(at, waiting=1_000, turns=1, argv=FLOODS),

@@ -24,26 +24,26 @@ from security.part import Part, Toll
 
 NO_ISLAND = (
     "NO NETWORK NAMESPACES ON THIS MACHINE (root, or user namespaces; unshare, ip and mount): "
-    "scoreboard 11 runs in-process only, and says nothing of the sender and the resolver."
+    "the outage runs in-process only, and says nothing of the sender and the resolver."
 )
 DEAF = OutageRules(endpoints_min=1_000_000)  # an outage is never detected
 
 
 def outage_parts(*, quick: bool, seed: int) -> list[Part]:
-    """11 of the scoreboard."""
+    """Shows what-homing-promises.md#failures-on-the-senders-side."""
     del seed
     urls = 100 if quick else 2_000
     short = partial(_run, urls, OutageRules())
     deaf = partial(_run, 100, DEAF)
     if way_in() is None:
         print(NO_ISLAND)
-        return [Part("11", "our network down, NOT FOR REAL", short, control=deaf)]
+        return [Part("our network down, NOT FOR REAL", short, control=deaf)]
     kinds = ("no route", "NXDOMAIN") if quick else tuple(KINDS)
     whole = Spec(urls=urls, kinds=kinds, out_s=5 if quick else 30)
     blames = Spec(urls=50, kinds=("no route",), out_s=3, healed_within_s=5, argv=BLAMES)
     return [
-        Part("11", "our network down", lambda _: cut_off(whole), lambda _: cut_off(blames)),
-        Part("11", "our network down, in-process", short, control=deaf),
+        Part("our network down", lambda _: cut_off(whole), lambda _: cut_off(blames)),
+        Part("our network down, in-process", short, control=deaf),
     ]
 
 

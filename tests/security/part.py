@@ -1,4 +1,4 @@
-"""The parts of every long test: a scoreboard line, a run, and a broken build that must fail.
+"""The parts of long tests: each has a name, a run, and a broken build that must fail.
 
 Parts about neighbours compare latencies of turns with an attack (loud) and without one (quiet).
 Other programs and the host of a virtual machine disturb some turns of both kinds, and a disturbance
@@ -42,9 +42,8 @@ Run = Callable[[Path], Awaitable[Toll]]
 
 @dataclass
 class Part:
-    """One line of the scoreboard, with the broken build that must fail it."""
+    """One line of the table, with the broken build that must fail it."""
 
-    line: str
     name: str
     run: Run
     control: Run | None = None

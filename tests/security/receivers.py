@@ -34,18 +34,16 @@ WARM_BYTES = 1024 * 1024  # less growth than this: it is warm
 
 
 def receiver_parts(*, quick: bool, seed: int) -> list[Part]:
-    """13 and 14 of the scoreboard."""
+    """Shows what-homing-promises.md#hostile-input, of receivers."""
     del seed
     return [
         Part(
-            "13",
             "300 drip-feeders",
             lambda at: drips(at, rounds=4 if quick else 11, events=400),
             None,
             "the quiet turns of the same run",
         ),
         Part(
-            "14",
             "hostile responses",
             lambda at: hostile(at, rounds=3 if quick else 20),
             None,

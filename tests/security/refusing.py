@@ -31,7 +31,6 @@ def refusing_parts(*, quick: bool, seed: int) -> list[Part]:
     urls, each, turns = (400, 50, 4) if quick else (2_000, 50, 10)
     return [
         Part(
-            "32",
             "refusing URLs beside others",
             lambda at: refusing(at, Refusing(urls, each, turns)),
             lambda at: refusing(at, Refusing(400, 50, 2, argv=GREEDY)),

@@ -1,4 +1,4 @@
-"""Runs the long forms of what guards us: ``python -m security.run [--quick] [--only 13,14]``.
+"""Runs the long forms of what guards us: ``python -m security.run [--quick] [--only drip]``.
 
 Each part prints its figures and how long it took; each has a control that must be found, or says
 why there is none. A part that fired nothing has failed too. At the end stands a table.
@@ -54,7 +54,7 @@ PARTS: tuple[Callable[..., list[Part]], ...] = (
 
 def _do(part: Part) -> tuple[bool, str, float]:
     began = time.monotonic()
-    print(f"{part.name} (scoreboard {part.line})", flush=True)
+    print(part.name, flush=True)
     try:
         toll = _once(part.run)
     except Exception:  # noqa: BLE001 - the other parts still run
@@ -86,28 +86,25 @@ def _commit() -> str:
     return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
 
 
-def _is_asked_for(part: Part, only: set[str]) -> bool:
-    return part.line in only or any(word in part.name for word in only if not word.isdigit())
-
-
 def main() -> int:
     asked = argparse.ArgumentParser(prog="make security", description=__doc__)
     asked.add_argument("--quick", action="store_true", help="a few minutes in all")
     asked.add_argument("--seed", type=int, default=1)
-    asked.add_argument(
-        "--only", default="", help="scoreboard numbers or words of a part's name, like 13,refusing"
-    )
+    asked.add_argument("--only", default="", help="words of names of parts, like drip,refusing")
     given = asked.parse_args()
     only = set(filter(None, given.only.split(",")))
     logging.disable(logging.CRITICAL)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     print(f"commit {_commit()}, seed {given.seed}")
     parts = [part for make in PARTS for part in make(quick=given.quick, seed=given.seed)]
-    results = [(part, *_do(part)) for part in parts if not only or _is_asked_for(part, only)]
-    print(f"\n{'#':>3}  {'run':30}{'result':9}{'control':38}{'took':>8}")
+    chosen = [part for part in parts if not only or any(word in part.name for word in only)]
+    if not chosen:
+        asked.error(f"--only takes words of: {', '.join(part.name for part in parts)}")
+    results = [(part, *_do(part)) for part in chosen]
+    print(f"\n{'run':30}{'result':9}{'control':38}{'took':>8}")
     for part, passed, control, took_s in results:
         verdict = "ok" if passed else "FAILED"
-        print(f"{part.line:>3}  {part.name:30}{verdict:9}{control:38}{took_s:7.0f}s")
+        print(f"{part.name:30}{verdict:9}{control:38}{took_s:7.0f}s")
     return int(not all(passed for _, passed, _, _ in results))
 
 

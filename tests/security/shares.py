@@ -45,19 +45,16 @@ def share_parts(*, quick: bool, seed: int) -> list[Part]:
     waiting = 5_000 if quick else 20_000
     return [
         Part(
-            "32",
             "hanging URLs beside others",
             lambda at: hanging(at, Noise(600, turns)),
             lambda at: hanging(at, Noise(600, 2, argv=NO_SHARES)),
         ),
         Part(
-            "32",
             "a slow rate beside others",
             lambda at: slow_rate(at, Noise(waiting, turns)),
             lambda at: slow_rate(at, Noise(waiting, 1, argv=NO_SHARES)),
         ),
         Part(
-            "32",
             "a host shared by two tenants",
             lambda at: shared_host(at, Noise(waiting, turns)),
             why_none="nothing is compared with a broken build: tests/engine has one that is found",

@@ -38,17 +38,15 @@ SLOW_EVERY = 100  # one of so many requests has its Ed25519 signatures judged
 
 
 def signature_parts(*, quick: bool, seed: int) -> list[Part]:
-    """25 of the scoreboard."""
+    """Shows what-homing-promises.md#attempts, of signatures."""
     count = 20_000 if quick else 1_000_000
     return [
         Part(
-            "25",
             "signatures judged by others",
             lambda _: judged(count, seed=seed, write=RequestTemplate.write),
             lambda _: judged(AT_ONCE, seed=seed, write=stale_body),
         ),
         Part(
-            "25",
             "secrets rotated under load",
             lambda at: rotation(at, rotations=5 if quick else 40, events=100),
             lambda at: rotation(at, rotations=2, events=50, overlap_ms=0),

@@ -44,16 +44,15 @@ class Spec(Struct, frozen=True):
 
 
 def silent_name_parts(*, quick: bool, seed: int) -> list[Part]:
-    """32 of the scoreboard, the second of its neighbours."""
+    """Shows what-homing-promises.md#lanes-and-fairness, of look-ups."""
     del seed
     if way_in() is None:
-        print("NO NETWORK NAMESPACES ON THIS MACHINE: silent names are left out of scoreboard 32.")
+        print("NO NETWORK NAMESPACES ON THIS MACHINE: silent names are left out.")
         return []
     whole = Spec(dead=200, hosts=400, turns=4 if quick else 8)
     broken = Spec(dead=200, hosts=400, turns=1, argv=ONE_QUEUE)
     return [
         Part(
-            "32",
             "neighbours: silent names",
             lambda _: beside_silent_names(whole),
             lambda _: beside_silent_names(broken),

@@ -30,16 +30,15 @@ WATCHED, BROKEN = ("-m", "security.watched_loop"), ("-m", "security.quadratic_na
 
 
 def stall_parts(*, quick: bool, seed: int) -> list[Part]:
-    """33 of the scoreboard."""
+    """Shows what-homing-promises.md#hostile-input, of the event loop."""
     count = 400 if quick else 5_000
     return [
         Part(
-            "33",
             "stalls of the event loop",
             lambda at: fuzzed(at, count=count, seed=seed),
             lambda at: fuzzed(at, count=6, seed=seed, argv=BROKEN, kinds=("names_of_a_value",)),
         ),
-        Part("33", "CPU of every reader", measured_all, measured_broken),
+        Part("CPU of every reader", measured_all, measured_broken),
     ]
 
 

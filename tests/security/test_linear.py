@@ -1,4 +1,7 @@
-"""Twice the input costs at most about twice the steps, in every reader of input."""
+"""Twice the input costs at most about twice the steps, in every reader of input.
+
+Promised: what-homing-promises.md#hostile-input.
+"""
 
 from __future__ import annotations
 

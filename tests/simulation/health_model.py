@@ -1,7 +1,7 @@
-"""A second reading of the contract: health rules and schedules, sharing no code with the policy.
+"""A second reading of the promised health rules and schedules, sharing no code with the policy.
 
 It is written to be compared, so it is plain where the policy is fast: times are sought by counting
-n up, states are words, and every rule stands as the contract says it.
+n up, states are words, and every rule stands as what-homing-promises.md has it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ REFUSED_HOLD_MS = MINUTE
 
 @dataclass(frozen=True)
 class Numbers:
-    """The numbers of the rules (contract §6)."""
+    """The numbers of the rules (what-homing-promises.md#endpoint-health)."""
 
     rate_over_attempts: int = 100
     percent: int = 70
@@ -29,7 +29,10 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Timetable:
-    """A schedule (contract §5): retry n is ``times[n - 1]`` after t₀, or after the last failure."""
+    """Retry n is ``times[n - 1]`` after t₀, or after the last failure.
+
+    Promised: what-homing-promises.md#retry-schedule.
+    """
 
     times: tuple[int, ...]
     from_first: bool
@@ -84,7 +87,7 @@ def once() -> Timetable:
 
 @dataclass
 class DeliveryModel:
-    """What the contract says of one delivery."""
+    """What is promised of one delivery."""
 
     id: int
     tenant: str
@@ -198,7 +201,7 @@ def whose_refusal(passed_under: int, settings: int) -> str:
 
 @dataclass
 class EndpointModel:
-    """What the contract says of one endpoint."""
+    """What is promised of one endpoint."""
 
     id: int
     tenant: str

@@ -1,4 +1,4 @@
-"""Order by key, as the contract has it: who waits for whom, and who goes next.
+"""A second reading of what-homing-promises.md#order-by-key: who waits for whom, and who is next.
 
 Of one subscription and key, unfinished deliveries stand in the order of their commits. A new one of
 a subscription with an order is blocked while any other is unfinished, or was cancelled and may

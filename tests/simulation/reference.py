@@ -214,7 +214,7 @@ class Flight:
 
 @dataclass
 class Slots:
-    """Slow start at one endpoint, as the contract has it."""
+    """Slow start at one endpoint, as what-homing-promises.md#endpoint-health has it."""
 
     slots: int = 1
     streak: int = 0

@@ -194,24 +194,24 @@ def _say(text: str) -> None:
 
 
 def figures(totals: Totals, again: Totals, *, took_s: float) -> list[str]:
-    """The lines of the scoreboard that this run covers."""
+    """What is counted, line by line: the whole, requests, clocks, the second implementation."""
     counts, fired = totals.counts, totals.fired
     same = again.seeds - len(totals.differing(again))
     kinds = len(KINDS) - len(totals.never_fired)
     clock = fired["clock_step"] + fired["clock_jump"]
     lost, early = totals.broken("S1", "S4", "L1", "L2"), totals.broken("S8")
     return [
-        f"7   seeds {totals.seeds:,}, deliveries {counts['deliveries']:,}, "
+        f"seeds {totals.seeds:,}, deliveries {counts['deliveries']:,}, "
         f"attempts {counts['attempts']:,}, violations {len(totals.bad)}, "
         f"fault kinds fired {kinds} of {len(KINDS)} ({fired.total():,} faults), "
         f"same trace again {same} of {again.seeds}, {took_s:.0f} s",
-        f"16  requests {counts['requests']:,}: early {early}, due after the window "
+        f"requests {counts['requests']:,}: early {early}, due after the window "
         f"{counts['past_window']}, Retry-After honoured {counts['retry_after']:,}, "
         f"dropped: exhausted {counts['dropped_exhausted']:,}, "
         f"expired {counts['dropped_expired']:,}",
-        f"17  clock steps and jumps {clock:,}: lost {lost}, early {early}, "
+        f"clock steps and jumps {clock:,}: lost {lost}, early {early}, "
         f"mass expiry {totals.broken('S14')}",
-        f"28  model steps {counts['model_steps']:,}: mismatches "
+        f"model steps {counts['model_steps']:,}: mismatches "
         f"{totals.broken('health', 'schedule', 'S11', 'probe')}",
     ]
 
@@ -222,7 +222,7 @@ def fleet_figures(totals: Totals, again: Totals) -> str:
     same = again.seeds - len(totals.differing(again))
     kinds = len(totals.kinds) - len(totals.never_fired)
     return (
-        f"7   fleets: seeds {totals.seeds:,}, deliveries {counts['deliveries']:,}, attempts "
+        f"fleets: seeds {totals.seeds:,}, deliveries {counts['deliveries']:,}, attempts "
         f"{counts['attempts']:,}, violations {len(totals.bad)}, fault kinds fired {kinds} of "
         f"{len(totals.kinds)}, same trace again {same} of {again.seeds}, due after the window "
         f"{counts['past_window']}, buckets taken {counts['taken']:,}, handed over "

@@ -26,7 +26,7 @@ from simulation.cuts import Cuts
 from simulation.deaths import Deaths
 from simulation.erasing import Erasing
 from simulation.faults import Faults
-from simulation.findings import Violation
+from simulation.findings import RULES, Violation
 from simulation.guard_settings import GuardSettings
 from simulation.hanging import Hanging
 from simulation.machine import FleetLoop, Machine, Network
@@ -72,8 +72,10 @@ class Verdict:
         if self.violation is None:
             return f"seed {self.seed}: green, trace {self.trace_sha256}"
         lines = "\n".join(f"  {line}" for line in self.violation.trace)
+        meaning = RULES.get(self.violation.invariant, "")
         return (
-            f"seed {self.seed}: {self.violation.invariant} does not hold\n"
+            f"seed {self.seed}: {self.violation.invariant} does not hold"
+            f"{meaning and f': {meaning}'}\n"
             f"{self.violation.text}\n{lines}\nagain: {self.replay_command}"
         )
 

@@ -57,7 +57,7 @@ def outcomes_of(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seeds", [range(30), range(30, 60)], ids=["a", "b"])
-def test_health_is_what_the_contract_says_after_every_outcome(seeds: range) -> None:
+def test_health_is_what_is_promised_after_every_outcome(seeds: range) -> None:
     for seed in seeds:
         outcomes_of(seed)
 
@@ -111,6 +111,6 @@ def attempts_of(seed: int) -> None:
         )
 
 
-def test_a_schedule_is_what_the_contract_says_after_every_attempt() -> None:
+def test_a_schedule_is_what_is_promised_after_every_attempt() -> None:
     for seed in range(400):
         attempts_of(seed)

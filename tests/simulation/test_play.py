@@ -33,7 +33,7 @@ def scene(*, run_for: str = "1h", head: str = "", endpoint: str = "", more: str 
     )
 
 
-def test_a_delivery_that_always_fails_lives_as_the_contract_says() -> None:
+def test_a_delivery_that_always_fails_lives_as_promised() -> None:
     one = played(ONE)
     due = [0, *WORKFRONT.delays_ms]
     assert [line.at_ms for line in attempts(one)] == due

@@ -1,4 +1,7 @@
-"""Commands that arrive at the same time are done one after the other, each as a whole."""
+"""Commands that arrive at the same time are done one after the other, each as a whole.
+
+Promised: what-homing-promises.md#stale-requests.
+"""
 
 from __future__ import annotations
 

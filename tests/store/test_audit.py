@@ -1,4 +1,7 @@
-"""The audit log in every store: an entry with its change, segments, and what verifying notices."""
+"""The audit log in every store: an entry with its change, segments, and what verifying notices.
+
+Promised: what-homing-promises.md#audit-log.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Erasures in the store: nothing of an erased event is left, and the ledger balances."""
+"""Erasures in the store: nothing of an erased event is left, and the ledger balances.
+
+Promised: what-homing-promises.md#erasure.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Random operations on deliveries, compared with a dict: none is lost or doubled."""
+"""Random operations on deliveries, compared with a dict: none is lost or doubled.
+
+Promised: what-homing-promises.md#the-totals-balance.
+"""
 
 from __future__ import annotations
 

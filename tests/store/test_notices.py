@@ -1,4 +1,7 @@
-"""Notices to people in every store: targets, one record per change and target, messages."""
+"""Notices to people in every store: targets, one record per change and target, messages.
+
+Promised: what-homing-promises.md#causes-and-notices.
+"""
 
 from __future__ import annotations
 

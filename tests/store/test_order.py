@@ -1,4 +1,7 @@
-"""Order by key in the store: what a publish blocks, and what the end of a delivery unblocks."""
+"""Order by key in the store: what a publish blocks, and what the end of a delivery unblocks.
+
+Promised: what-homing-promises.md#order-by-key.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Streams of subscriptions without a URL: positions in the order of commits, readers, retention."""
+"""Streams of subscriptions without a URL: positions in the order of commits, readers, retention.
+
+Promised: what-homing-promises.md#pull, what-homing-promises.md#order-of-acceptance.
+"""
 
 from __future__ import annotations
 

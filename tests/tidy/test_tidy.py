@@ -78,3 +78,24 @@ TITLED = [path for path in PAGES if path.parent.name in {"tutorial", "howto", "e
 def test_the_file_name_of_a_page_follows_its_title(path: Path) -> None:
     title = path.read_text().split("\n")[0].removeprefix("# ").partition(":")[0]
     assert path.stem == re.sub(r"[^a-z0-9]+", "-", title.lower())
+
+
+NEVER_SLEEP = ("app", "bench", "browser", "docs", "languages", "policy", "server", "tidy")
+ON_VIRTUAL_TIME = ("engine", "simulation")
+BLOCKS_A_THREAD = "test_simulate_trouble.py"  # which must take no virtual time
+
+
+def sleeps(path: Path) -> list[str]:
+    """The calls in a test that let time pass; a sleep of 0 lets other tasks run."""
+    calls = (it for it in ast.walk(ast.parse(path.read_text())) if isinstance(it, ast.Call))
+    texts = (ast.unparse(it) for it in calls)
+    return [it for it in texts if re.match(r"(\w+\.)*sleep\((?!0\))", it)]
+
+
+def test_only_tests_of_real_processes_sockets_and_databases_wait() -> None:
+    for path in TESTS:
+        folder = path.relative_to(ROOT / "tests").parts[0]
+        if folder in NEVER_SLEEP:
+            assert sleeps(path) == [], name(path)
+        elif folder in ON_VIRTUAL_TIME and path.name != BLOCKS_A_THREAD:
+            assert [it for it in sleeps(path) if not it.startswith("asyncio.")] == [], name(path)

@@ -1,4 +1,7 @@
-"""Publishing: one, many, by lines; what is accepted comes back byte for byte."""
+"""Publishing: one, many, by lines; what is accepted comes back byte for byte.
+
+Promised: what-homing-promises.md#publishing.
+"""
 
 from __future__ import annotations
 

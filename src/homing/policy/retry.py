@@ -40,7 +40,7 @@ _MONTH = f"(?P<month>{'|'.join(_MONTHS)})"
 _TIME = r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)"
 _DAY = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 _LONG_DAY = "(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day"
-# The three forms of RFC 9110, §5.6.7; the last two are obsolete but must be accepted.
+# The three forms of RFC 9110, section 5.6.7; the last two are obsolete but must be accepted.
 _HTTP_DATES = tuple(
     re.compile(form, re.ASCII)
     for form in (
