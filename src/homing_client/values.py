@@ -395,6 +395,14 @@ class Retry(Struct, frozen=True):
     due_at: str
 
 
+class Policy(Struct, frozen=True):
+    """The policy of a delivery: its subscription's, its tenant's or the installation's."""
+
+    name: str
+    on_gone: str  # retry or deactivate
+    retry_after: str  # obey or ignore
+
+
 class DeliveryDetail(Delivery, frozen=True, kw_only=True):
     """A delivery with its attempts, the retries ahead, and an explanation of its status."""
 
@@ -403,6 +411,7 @@ class DeliveryDetail(Delivery, frozen=True, kw_only=True):
     waits_for: str | None = None
     superseded_by: str | None = None
     attempts: tuple[Attempt, ...]
+    policy: Policy | None = None
     schedule: tuple[Retry, ...]
 
 
@@ -875,7 +884,7 @@ class Ledger(Struct, frozen=True, kw_only=True):
 class Outage(Struct, frozen=True, kw_only=True):
     """Sender-outage detection: while it is ``confirmed``, the server sends only canaries."""
 
-    state: str  # none, suspected or confirmed
+    state: str  # off, none, suspected or confirmed
     since: str | None = None
     why: str = ""
     waiting: int = 0

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.terminal import Done, Terminal
+from homing.server.settings import Settings
 from homing.testing import KEY, running_server
 from net.receiver import a_free_port
 from web.outage import begin_outage
@@ -56,6 +57,18 @@ def test_a_sender_outage_is_an_error_and_says_since_when_and_why(tmp_path: Path)
     assert outage["status"] == "error"
     assert "Sender outage since" in outage["sentence"]
     assert "hosts that were healthy fail to connect" in outage["sentence"]
+
+
+def test_detection_that_is_off_is_told(tmp_path: Path) -> None:
+    settings = Settings.of(listen="127.0.0.1:0", outage_detection=False)
+    with running_server(settings) as server:
+        assert server.client.status().outage.state == "off"
+        asked = Terminal(tmp_path).run("doctor", "--server", server.url, "--key", KEY, "--json")
+    (outage,) = [one for one in asked.document["checks"] if one["name"] == "outage"]
+    assert (outage["status"], outage["sentence"]) == (
+        "ok",
+        "Sender-outage detection is off: failures count as they come.",
+    )
 
 
 def test_without_a_server_the_rest_is_still_looked_at(tmp_path: Path) -> None:

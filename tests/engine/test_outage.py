@@ -12,8 +12,9 @@ import pytest
 from engine.outages import OUTAGES, STRICT, URLS, Net
 from engine.world import DAY, HOUR, MINUTE, SECOND, Reply, World, live
 from homing.engine.options import EngineOptions
+from homing.engine.outage.detection import OutageView
 from homing.model import Failure, Outcome, State, Status
-from homing.policy.outage import OutageState
+from homing.policy.outage import OutageRules, OutageState
 from homing.policy.retry import Anchor, Schedule
 from homing.sim.loop import START_MS, VirtualClock
 
@@ -41,6 +42,33 @@ def test_an_outage_of_our_own_changes_no_endpoint_and_spends_no_retry(kind: str)
         assert {one.outcome for one in attempts} == {Outcome.DELIVERED, Outcome.SENDER_ERROR}
 
     live(story, STRICT)
+
+
+OURS = {"no route", "dead name servers", "out of descriptors", "proxy away", "proxy cut off"}
+
+
+@pytest.mark.parametrize("kind", OUTAGES)
+def test_with_detection_off_every_failure_counts_at_once_unless_it_is_ours_by_its_kind(
+    kind: str,
+) -> None:
+    async def story(world: World) -> None:
+        net = Net(world)
+        await net.connect()
+        assert world.engine.pulse().outage.state is OutageState.OFF
+        net.out = OUTAGES[kind]
+        await world.publish()
+        await world.wait(net.out.latency_ms + 1)
+        rows = [it for it in await world.deliveries() if it.status is Status.PENDING]
+        (outcome,) = {
+            one.outcome for row in rows for one in (await world.views.attempts(row.delivery.id))
+        }
+        assert len(rows) == len(URLS)
+        assert outcome is (Outcome.SENDER_ERROR if kind in OURS else Outcome.FAILED)
+        await world.wait(5 * SECOND)
+        outage = world.engine.pulse().outage
+        assert outage == OutageView(state=OutageState.OFF)
+
+    live(story, EngineOptions(outage=OutageRules(detects=False)))
 
 
 def test_while_closed_only_a_few_canaries_go_out_each_to_another_host() -> None:

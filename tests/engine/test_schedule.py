@@ -5,12 +5,19 @@ Promised: what-homing-promises.md#retry-schedule.
 
 from __future__ import annotations
 
+import pytest
+from msgspec.structs import replace
+
 from engine.world import HOUR, MINUTE, SECOND, Reply, World, always, live
 from homing.engine.options import EngineOptions
 from homing.model import Lane, Reason, Status
 from homing.policy.health import HealthRules
+from homing.policy.presets import PRESETS, WORKFRONT
+from homing.policy.retry import OnRetryAfter
 from homing.policy.sent_headers import logged_lines
+from homing.sim.loop import START_MS
 
+STRICT = replace(WORKFRONT, name="strict", retry_after=OnRetryAfter.IGNORE)
 URL = "https://receiver.example/hook"
 TABLE = [
     0, 84_800, 254_400, 593_600, 1_272_000, 2_628_800, 5_342_400, 10_769_600,
@@ -123,6 +130,50 @@ def test_retry_after_moves_the_retry_and_holds_the_whole_endpoint() -> None:
         assert {row.status for row in rows} == {Status.DELIVERED}
 
     live(story)
+
+
+@pytest.mark.parametrize("named_by", ["subscription", "tenant", "installation"])
+@pytest.mark.parametrize("code", [429, 503])
+def test_a_policy_that_ignores_retry_after_keeps_the_schedule_and_holds_nothing(
+    code: int, named_by: str
+) -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(code, retry_after="3600")
+        await world.subscribe(URL, policy="strict" if named_by == "subscription" else None)
+        await world.publish()
+        await world.wait(SECOND)
+        await world.publish()
+        await world.wait(2 * SECOND)
+        endpoint = await world.endpoint(URL)
+        assert endpoint.hold_until == 0
+        await world.wait(HOUR)
+        retries = [after for after in WORKFRONT.delays_ms if after < HOUR]
+        assert world.hits(URL) == sorted([0, *retries, *(SECOND + it for it in (0, *retries))])
+
+    schedules = {**PRESETS, "strict": STRICT}
+    match named_by:
+        case "tenant":
+            options = EngineOptions(schedules=schedules, tenant_policies={"default": "strict"})
+        case "installation":
+            options = EngineOptions(schedules=schedules, policy="strict")
+        case _:
+            options = EngineOptions(schedules=schedules)
+    live(story, options)
+
+
+def test_of_two_subscriptions_of_a_url_each_has_the_policy_of_its_own() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(503, retry_after="600")
+        await world.subscribe(URL, "strict.one", policy="strict")
+        await world.publish("strict.one")
+        await world.wait(SECOND)
+        assert (await world.endpoint(URL)).hold_until == 0
+        await world.subscribe(URL, "other.one")
+        await world.publish("other.one")
+        await world.wait(SECOND)
+        assert (await world.endpoint(URL)).hold_until == START_MS + SECOND + 600_000
+
+    live(story, EngineOptions(schedules={**PRESETS, "strict": STRICT}))
 
 
 def test_the_same_webhook_id_on_every_attempt_and_a_new_timestamp() -> None:

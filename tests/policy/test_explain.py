@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from homing.model import Delivery, Endpoint, Lane, State
+from homing.model import CauseKey, Delivery, Endpoint, Lane, State
 from homing.policy.explain import explain
 from homing.policy.presets import WORKFRONT
+from homing.policy.retry import OnRetryAfter
 from policy.build import HOUR, MINUTE, NOW, SECOND
 from policy.samples import (
     BACK,
@@ -324,6 +325,17 @@ def test_with_jitter_the_time_of_a_later_retry_is_the_earliest_one() -> None:
     in_flight = read(explain(facts(schedule=schedule, in_flight=Lane.FRESH), now=NOW))
     assert in_flight.endswith(" or somewhat later (jitter).")
     assert "jitter" not in read(explain(facts(), now=NOW))
+
+
+@pytest.mark.parametrize(("code", "told"), [(503, True), (429, True), (500, False)])
+def test_an_ignored_retry_after_is_told_where_a_receiver_may_have_sent_one(
+    code: int, told: bool
+) -> None:
+    strict = replace(WORKFRONT, name="strict", retry_after=OnRetryAfter.IGNORE)
+    cause = CauseKey("http_status", "", code)
+    found = read(explain(facts(schedule=strict, cause=cause), now=NOW))
+    assert found.endswith(" Its policy strict ignores Retry-After.") == told
+    assert "Retry-After" not in read(explain(facts(cause=cause), now=NOW))
 
 
 def test_the_sentences_about_a_paused_delivery() -> None:

@@ -188,3 +188,8 @@ def test_it_is_never_the_hosts_before_ten_minutes(steps: list[int]) -> None:
         failures, theirs = host_again(failures, now=now, through_at=now)
         assert theirs == (now >= HOST_AFTER_MS)
         now += step
+
+
+def test_with_detection_off_no_number_of_failures_is_an_outage() -> None:
+    rules = OutageRules(detects=False)
+    assert needed(healthy=1_100, hosts=300, tenants=21, rules=rules) is None

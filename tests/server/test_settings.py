@@ -14,7 +14,7 @@ from homing.errors import BadSetting
 from homing.policy.egress import IdentityPaths
 from homing.policy.health import HealthRules
 from homing.policy.presets import PRESETS
-from homing.policy.retry import Anchor, OnGone
+from homing.policy.retry import Anchor, OnGone, OnRetryAfter
 from homing.server.settings import (
     Settings,
     ignored_variables,
@@ -137,6 +137,7 @@ GIVEN = {  # Every key that there is, with a value that is not its default. No k
     "endpoint_slots": ("7", 7, "delivery.endpoint_slots"),
     "memory_bytes_max": ("2000000", 2_000_000, "delivery.memory_bytes_max"),
     "grace_ms": ("7", 7, "delivery.grace_ms"),
+    "outage_detection": ("false", False, "delivery.outage_detection"),
     "verification": ("challenge", "challenge", "delivery.verification"),
     "host_rate_per_second": ("0.5", 0.5, "delivery.host_rate_per_second"),
     "retention_days": ("7", 7, "database.retention_days"),
@@ -335,6 +336,7 @@ def test_policies_of_ones_own_join_the_presets() -> None:
         jitter = 0.5
         deadline_ms = 2000
         on_gone = "deactivate"
+        retry_after = "ignore"
         """
     )
     settings = load_settings(environ={})
@@ -344,6 +346,8 @@ def test_policies_of_ones_own_join_the_presets() -> None:
     assert (short.window_ms, short.jitter, short.deadline_ms) == (60_000, 0.5, 2_000)
     assert (short.on_gone, patient.on_gone) == (OnGone.DEACTIVATE, OnGone.RETRY)
     assert {it.on_gone for it in PRESETS.values()} == {OnGone.RETRY}
+    assert (short.retry_after, patient.retry_after) == (OnRetryAfter.IGNORE, OnRetryAfter.OBEY)
+    assert {it.retry_after for it in PRESETS.values()} == {OnRetryAfter.OBEY}
     single, empty = settings.delivery.schedules["single"], settings.delivery.schedules["empty"]
     assert (single.delays_ms, empty.delays_ms, empty.window_ms) == ((), (), 5_000)
     assert {"workfront", "once"} <= settings.delivery.schedules.keys()
@@ -360,6 +364,7 @@ def test_policies_of_ones_own_join_the_presets() -> None:
         ("delays_ms = [2]\ndeadline_ms = 1", "deadline_ms"),
         ("base_ms = 1\nretries = 4000", "retries must be 0 to 40"),
         ("delays_ms = [2]\non_gone = 'drop'", "on_gone"),
+        ("delays_ms = [2]\nretry_after = 'never'", "retry_after"),
     ],
 )
 def test_a_wrong_policy_stops_the_start(body: str, reason: str) -> None:

@@ -324,6 +324,60 @@ def test_our_own_outage_is_told() -> None:
     assert {line.outcome for line in attempts(one)} == {"delivered", "sender_error"}
 
 
+def attempts_of_two_exceptions(head: str) -> list[list[int]]:
+    """When each of twelve URLs was attempted, from 30 min on.
+
+    They are healthy until then, refuse connections for 30 min and then respond with 503 and ask for
+    an hour. There is one event to each at 30 min and one at 80 min, in such an hour.
+    """
+    one = played(
+        f'run_for = "60h"\n{head}\n'
+        + "".join(
+            f"""
+[[endpoints]]
+name = "e{n}"
+outages = [
+  {{ from = "30m", to = "60m", refuses = true }},
+  {{ from = "60m", responds = 503, retry_after = "1h" }},
+]
+[[traffic]]
+to = "e{n}"
+every = "5m"
+until = "31m"
+[[traffic]]
+to = "e{n}"
+from = "80m"
+every = "5m"
+until = "81m"
+"""
+            for n in range(12)
+        )
+    )
+    return [
+        [it.at_ms for it in attempts(one) if it.endpoint == f"e{n}" and it.at_ms >= 30 * MINUTE]
+        for n in range(12)
+    ]
+
+
+BARE_FORMULA = sorted(
+    t0 + after for t0 in (30 * MINUTE, 80 * MINUTE) for after in (0, *WORKFRONT.delays_ms)
+)
+
+
+def test_without_the_two_exceptions_every_attempt_is_at_the_millisecond_of_the_formula() -> None:
+    off = 'outage_detection = false\n[policy]\nretry_after = "ignore"'
+    assert attempts_of_two_exceptions(off) == [BARE_FORMULA] * 12
+
+
+@pytest.mark.parametrize(
+    "head",
+    ["outage_detection = false", '[policy]\nretry_after = "ignore"'],
+    ids=["retry_after", "outage_detection"],
+)
+def test_each_of_the_two_exceptions_alone_moves_attempts(head: str) -> None:
+    assert BARE_FORMULA not in attempts_of_two_exceptions(head)
+
+
 def test_progress_is_told_to_its_end() -> None:
     heard: list[float] = []
     play(read_scenario(scene(), source="x"), heard.append)

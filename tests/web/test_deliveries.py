@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from engine.world import HOUR, MINUTE, Reply, always
+from homing.engine.options import EngineOptions
+from homing.policy.presets import PRESETS, WORKFRONT
+from homing.policy.retry import OnRetryAfter
 from web.house import URL, House, live
 
 
@@ -46,8 +50,24 @@ def test_a_pending_delivery_shows_the_retries_ahead_and_why_it_waits() -> None:
         assert times == [got["due_at"], got["expires_at"], got["attempts"][0]["started_at"]]
         assert "404 Not Found" in got["explanation"]
         assert got["attempts"][0]["decided"] == "retry"
+        assert got["policy"] == {"name": "workfront", "on_gone": "retry", "retry_after": "obey"}
 
     live(story)
+
+
+def test_a_delivery_shows_that_its_policy_ignores_retry_after() -> None:
+    async def story(house: House) -> None:
+        house.world.sender.scripts[URL] = always(503, retry_after="600")
+        await house.subscribe(policy="strict")
+        await house.publish()
+        await house.settled()
+        (item,) = await house.deliveries("?status=pending")
+        got = (await house.client.get(f"/v1/deliveries/{item['id']}")).json
+        assert got["policy"] == {"name": "strict", "on_gone": "retry", "retry_after": "ignore"}
+        assert got["explanation"].endswith("Its policy strict ignores Retry-After.")
+
+    strict = replace(WORKFRONT, name="strict", retry_after=OnRetryAfter.IGNORE)
+    live(story, EngineOptions(schedules={**PRESETS, "strict": strict}))
 
 
 def test_an_attempt_in_flight_is_said_to_be() -> None:

@@ -9,8 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from engine.world import HOUR, MINUTE, always, failing_with
+from homing.engine.options import EngineOptions
 from homing.errors import StoreUnavailable
 from homing.model import Failure
+from homing.policy.outage import OutageRules
 from web.house import URL, House, live
 
 
@@ -173,3 +175,12 @@ def test_a_sender_outage_is_shown_everywhere_and_makes_nothing_unready() -> None
         assert (await house.client.get("/readyz")).json == {"ok": True}
 
     live(story)
+
+
+def test_detection_that_is_off_is_shown_wherever_an_outage_is() -> None:
+    async def story(house: House) -> None:
+        for path in ("/healthz", "/readyz", "/v1/status"):
+            got = await house.client.get(path)
+            assert (got.status, got.json["outage"]["state"]) == (200, "off"), path
+
+    live(story, EngineOptions(outage=OutageRules(detects=False)))

@@ -17,7 +17,7 @@ from homing.app.simulation import SimulationAsked
 from homing.errors import TooMany, Unavailable
 from homing.policy.health import HealthRules
 from homing.policy.presets import PRESETS
-from homing.policy.retry import Anchor, Schedule
+from homing.policy.retry import Anchor, OnRetryAfter, Schedule
 from homing.server.settings import Settings
 from homing.server.simulator import Simulator, scenario_text
 from homing.sim.read import read_scenario
@@ -35,7 +35,14 @@ ASKED = SimulationAsked(
     every_ms=60_000,
     seed=7,
 )
-OWN = Schedule("own", (1_000, 5_000), Anchor.PREVIOUS_FAILURE, window_ms=60_000, jitter=0.5)
+OWN = Schedule(
+    "own",
+    (1_000, 5_000),
+    Anchor.PREVIOUS_FAILURE,
+    window_ms=60_000,
+    jitter=0.5,
+    retry_after=OnRetryAfter.IGNORE,
+)
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +118,7 @@ def test_every_question_is_a_scenario(does: str, percent: int) -> None:
     assert scenario.rules.failure_percent == 33
     assert scenario.schedule.delays_ms == OWN.delays_ms
     assert scenario.schedule.jitter == OWN.jitter
+    assert scenario.schedule.retry_after == OWN.retry_after
     outage = scenario.receivers[0].outages[0]
     assert (outage.from_ms, outage.to_ms) == (ASKED.from_ms, ASKED.to_ms)
     assert (outage.fails or 1.0) == percent / 100

@@ -25,7 +25,7 @@ from homing.model import (
 from homing.policy.bulk import Counted, check_typed
 from homing.policy.causes import is_of_class, key_of
 from homing.policy.explain import Facts, explain
-from homing.policy.retry import ahead, why_not_now
+from homing.policy.retry import Schedule, ahead, why_not_now
 from homing.policy.sent_request import SentRequest, sent_request
 from homing.ports import DeliveryFilter, DeliveryRow, ViewStore
 
@@ -39,6 +39,7 @@ class Described(Struct, frozen=True):
     row: DeliveryRow
     explanation: Sentence
     attempts: list[Attempt]
+    schedule: Schedule
     ahead: tuple[tuple[int, int], ...]  # retry n, due at
     may_try: bool  # a person may have it tried now
     endpoint: Endpoint | None
@@ -156,6 +157,7 @@ class Deliveries:
             row=row,
             explanation=explain(facts, now=self._now()),
             attempts=attempts,
+            schedule=schedule,
             ahead=ahead(delivery, schedule, health, is_paused=is_paused)
             if is_pending and not delivery.order_seq
             else (),

@@ -93,7 +93,10 @@ def _policies() -> Iterator[str]:
         "the first failure) or `previous_failure` (each delay counts from the failure before it). "
         "`on_gone` says what the response 410 means: `retry` (a failure like any other) or "
         "`deactivate` (the subscription becomes inactive and its pending deliveries are "
-        "cancelled). "
+        "cancelled). `retry_after` says what a `Retry-After` on 429 or 503 does: `obey` (the retry "
+        "moves to that time, an hour away at most, and nothing is sent to the URL before) or "
+        "`ignore` (nothing: the schedule alone decides). The presets retry a 410 and obey a "
+        "`Retry-After`. "
         "These presets are built in:"
     )
     yield ""

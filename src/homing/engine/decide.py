@@ -206,9 +206,14 @@ class Decision:
             row = retry.after_probe_failure(delivery, schedule, now=now)
             decided = Decided.UNCHANGED
         else:
-            if attempt.response.retry_after is not None and wants_hold(attempt.response.code):
+            asked = attempt.response.retry_after
+            if (
+                asked is not None
+                and wants_hold(attempt.response.code)
+                and schedule.retry_after is retry.OnRetryAfter.OBEY
+            ):
                 wall = now + attempt.wall_ahead_ms
-                hold_at = retry.retry_after_at(attempt.response.retry_after, now=now, wall=wall)
+                hold_at = retry.retry_after_at(asked, now=now, wall=wall)
             row = retry.after_failure(
                 delivery,
                 schedule,

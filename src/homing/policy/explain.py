@@ -30,6 +30,7 @@ from homing.model import (
 from homing.policy import retry
 from homing.policy.causes import title
 from homing.policy.health import HealthRules
+from homing.policy.outcome import wants_hold
 from homing.policy.reach import REFUSED_SINCE
 from homing.policy.retry import Schedule
 
@@ -57,8 +58,21 @@ class Facts(Struct, frozen=True):
 
 def explain(facts: Facts, *, now: int) -> Sentence:
     """Why this delivery is where it is, what happens next, when, and how it failed last."""
-    status, failure = _status(facts, now), _last_failure(facts)
-    return status if failure is None else say("{first} {second}", first=status, second=failure)
+    sentence, failure = _status(facts, now), _last_failure(facts)
+    if failure is not None:
+        sentence = say("{first} {second}", first=sentence, second=failure)
+    if _ignores_retry_after(facts):
+        policy = facts.schedule.name
+        ignored = say("Its policy {policy} ignores Retry-After.", policy=policy)
+        sentence = say("{first} {second}", first=sentence, second=ignored)
+    return sentence
+
+
+def _ignores_retry_after(facts: Facts) -> bool:
+    """Whether the last response may have asked for a later retry, in vain."""
+    ignores = facts.schedule.retry_after is retry.OnRetryAfter.IGNORE
+    failed_with = None if facts.cause is None else facts.cause.code
+    return ignores and facts.status is Status.PENDING and wants_hold(failed_with)
 
 
 def _last_failure(facts: Facts) -> Sentence | None:

@@ -38,6 +38,9 @@ memory, its queue of look-ups), an address that the settings of this installatio
 certificate that cannot be used, and a proxy that is away or refuses this installation. A proxy that
 is there and does not reach the target is another matter: after ten minutes in which other hosts got
 through the same proxy, the target is down.
+
+An installation can switch detection off: then no failure waits for a verdict and sending never
+pauses. Failures that are the sender's by their kind, and the second rule, stay as they are.
 """
 
 from __future__ import annotations
@@ -65,14 +68,16 @@ _NEVER_HOSTS = frozenset(
 class OutageState(StrEnum):
     """Whether there is an outage of the sender."""
 
+    OFF = "off"  # the installation has switched detection off
     NONE = "none"
     SUSPECTED = "suspected"  # healthy endpoints fail, and their failures wait for the verdict
     CONFIRMED = "confirmed"  # sending is paused, only canaries are sent
 
 
 class OutageRules(Struct, frozen=True):
-    """The numbers of sender-outage detection."""
+    """Whether there is sender-outage detection, and its numbers."""
 
+    detects: bool = True
     healthy_ms: int = 600_000  # an endpoint with a success in this time is healthy
     endpoints_min: int = 10
     hosts_min: int = 5
@@ -149,13 +154,13 @@ def sign(code: int | None, failure: Failure | None, *, dialled: bool) -> Sign:
 
 
 def needed(*, healthy: int, hosts: int, tenants: int, rules: OutageRules) -> Needed | None:
-    """How many of the healthy must fail; None if there are too few for a verdict.
+    """How many of the healthy must fail; None if too few for a verdict, or detection is off.
 
     Endpoints and tenants both vote. A tenant with a thousand dead endpoints is one tenant: it
     does not outvote twenty others. Twenty tenants with one dead endpoint each do not outvote a
     thousand endpoints that are not known to fail.
     """
-    if healthy < rules.endpoints_min or hosts < rules.hosts_min:
+    if not rules.detects or healthy < rules.endpoints_min or hosts < rules.hosts_min:
         return None
     endpoints = healthy // 2 + 1
     return Needed(

@@ -65,6 +65,13 @@ class OnGone(StrEnum):
     DEACTIVATE = "deactivate"
 
 
+class OnRetryAfter(StrEnum):
+    """Whether ``Retry-After`` moves the retry and holds the endpoint, or changes nothing."""
+
+    OBEY = "obey"
+    IGNORE = "ignore"
+
+
 class Schedule(Struct, frozen=True):
     """The times of a delivery's retries, as data.
 
@@ -79,6 +86,7 @@ class Schedule(Struct, frozen=True):
     jitter: float = 0.0
     deadline_ms: int = 5000
     on_gone: OnGone = OnGone.RETRY
+    retry_after: OnRetryAfter = OnRetryAfter.OBEY
 
 
 class _Step(Struct, frozen=True, gc=False):

@@ -11,7 +11,7 @@ from msgspec import Struct
 from homing.errors import FieldProblem, Invalid
 from homing.policy.health import HEALTH_PRESETS, HealthRules
 from homing.policy.presets import ONCE, check_schedule
-from homing.policy.retry import Anchor, OnGone, Schedule, exponential
+from homing.policy.retry import Anchor, OnGone, OnRetryAfter, Schedule, exponential
 
 DAY_MS = 86_400_000
 
@@ -38,6 +38,7 @@ class PolicyTable(Struct, frozen=True, forbid_unknown_fields=True):
     jitter: float = 0.0
     deadline_ms: int = 5_000
     on_gone: OnGone = OnGone.RETRY
+    retry_after: OnRetryAfter = OnRetryAfter.OBEY
 
 
 def schedule_from(name: str, table: PolicyTable) -> Schedule:
@@ -57,6 +58,7 @@ def schedule_from(name: str, table: PolicyTable) -> Schedule:
         jitter=table.jitter,
         deadline_ms=table.deadline_ms,
         on_gone=table.on_gone,
+        retry_after=table.retry_after,
     )
     check_schedule(schedule)
     return schedule

@@ -165,6 +165,7 @@ def scenario_text(asked: SimulationAsked, schedule: Schedule, rules: HealthRules
         "window_ms": schedule.window_ms,
         "jitter": schedule.jitter,
         "deadline_ms": schedule.deadline_ms,
+        "retry_after": schedule.retry_after.value,
     }
     return "\n".join(
         [

@@ -38,6 +38,7 @@ from homing.net.sender import HttpSender, SenderOptions
 from homing.policy.certificates import WatchedCertificate, certificate_facts
 from homing.policy.erasure import ErasedIds
 from homing.policy.fair import FairBy
+from homing.policy.outage import OutageRules
 from homing.policy.payload_fields import PayloadFields
 from homing.policy.pull import Cursors
 from homing.ports import Clock
@@ -215,6 +216,7 @@ def engine_options(settings: Settings) -> EngineOptions:
         hold_after_lost_commits=settings.fleet.on_lost_commits == "hold",
         health=delivery.health,
         tenant_health=settings.tenants.health,
+        outage=OutageRules(detects=delivery.outage_detection),
         host_rate_per_second=delivery.host_rate_per_second,
         certificates=partial(certificates_in_files, settings),
         fair_by=FairBy(delivery.fair_by),

@@ -127,6 +127,13 @@ class Fields:
             self.wrong(key, f"can only be true, not {shown(value)}")
         return True
 
+    def switch(self, key: str, *, default: bool) -> bool:
+        """A switch that is true or false."""
+        value = self._get(key, needed=False)
+        if value is not None and not isinstance(value, bool):
+            self.wrong(key, f"must be true or false, not {shown(value)}")
+        return value if isinstance(value, bool) else default
+
     def duration(self, key: str, low: int, high: int, *, needed: bool = False) -> int | None:
         """A duration in milliseconds, from its text."""
         value = self._get(key, needed=needed)

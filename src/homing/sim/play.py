@@ -15,6 +15,7 @@ from homing.engine.options import EngineOptions
 from homing.model import Delivery, Failure, State, Status, read_id
 from homing.policy.admission import EventDraft
 from homing.policy.health import HealthRules
+from homing.policy.outage import OutageRules
 from homing.ports import (
     AdminStore,
     FlowStore,
@@ -80,6 +81,7 @@ def _options(scenario: Scenario) -> EngineOptions:
         schedules={scenario.schedule.name: scenario.schedule},
         policy=scenario.schedule.name,
         health=scenario.rules,
+        outage=OutageRules(detects=scenario.outage_detection),
         node=scenario.seed % 128,  # Jitter is computed from ids: another seed gives other ids.
     )
 

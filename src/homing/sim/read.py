@@ -40,7 +40,16 @@ EVENTS_MAX = 5_000_000
 COUNTER_MAX = 1_000_000_000_000
 AGE_MAX_MS = 10 * 366 * DAY_MS
 
-_SCHEDULE_KEYS = ("base_ms", "retries", "delays_ms", "anchor", "window_ms", "jitter", "deadline_ms")
+_SCHEDULE_KEYS = (
+    "base_ms",
+    "retries",
+    "delays_ms",
+    "anchor",
+    "window_ms",
+    "jitter",
+    "deadline_ms",
+    "retry_after",
+)
 _SHAPE_KEYS = {"base_ms", "retries", "delays_ms", "anchor"}  # they move the end of the window
 
 
@@ -94,6 +103,7 @@ def _scenario(fields: Fields, source: str) -> Scenario:
     seed = fields.whole("seed", 0, (1 << 63) - 1) or 0
     run_for_ms = fields.duration("run_for", 1, RUN_MAX_MS, needed=True) or RUN_MAX_MS
     schedule, rules = _policy(fields)
+    detects = fields.switch("outage_detection", default=True)
     places = fields.tables("endpoints")
     receivers = tuple(_receiver(one, run_for_ms) for one in places)
     listed = isinstance(fields.values.get("endpoints", []), list)
@@ -112,6 +122,7 @@ def _scenario(fields: Fields, source: str) -> Scenario:
         seed=seed,
         schedule=schedule,
         rules=rules,
+        outage_detection=detects,
     )
 
 
@@ -294,6 +305,7 @@ def _overridden(table: Fields, preset: Schedule, written: dict[str, Any]) -> Sch
         "anchor": preset.anchor.value,
         "jitter": preset.jitter,
         "deadline_ms": preset.deadline_ms,
+        "retry_after": preset.retry_after.value,
     }
     if not _SHAPE_KEYS & written.keys():
         values["window_ms"] = preset.window_ms

@@ -137,6 +137,7 @@ class Scenario(Struct, frozen=True):
     seed: int = 0
     schedule: Schedule = WORKFRONT
     rules: HealthRules = HealthRules()
+    outage_detection: bool = True
 
     @property
     def events(self) -> int:

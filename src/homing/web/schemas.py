@@ -30,6 +30,7 @@ from homing.policy.backfill import PER_SECOND
 from homing.policy.causes import CLASSES, OTHER
 from homing.policy.exact import encode
 from homing.policy.filters import Op, Side
+from homing.policy.retry import OnGone, OnRetryAfter
 from homing.ports.erasures import ErasureKind
 from homing.web.problems import FieldReason
 
@@ -466,6 +467,22 @@ class RetryView(Struct, frozen=True):
     due_at: Time
 
 
+class PolicyView(Struct, frozen=True):
+    """The policy of a delivery: its subscription's, its tenant's or the installation's."""
+
+    name: str
+    on_gone: Annotated[
+        OnGone, Meta(description="`deactivate`: a 410 ends the subscription and its deliveries.")
+    ]
+    retry_after: Annotated[
+        OnRetryAfter,
+        Meta(
+            description="`obey`: `Retry-After` on 429 or 503 moves the retry and holds the whole"
+            " URL, for an hour at most. `ignore`: it changes nothing."
+        ),
+    ]
+
+
 class DeliveryDetail(DeliveryView, frozen=True, kw_only=True):
     """A delivery with its attempts, the retries to come, and an explanation of its state."""
 
@@ -480,6 +497,7 @@ class DeliveryDetail(DeliveryView, frozen=True, kw_only=True):
         Meta(description="The delivery of the same key that must be finished before this one."),
     ]
     attempts: list[AttemptView]
+    policy: PolicyView
     schedule: list[RetryView]
 
 
@@ -879,9 +897,12 @@ class LedgerPage(Struct, frozen=True):
 
 
 class OutageShown(Struct, frozen=True):
-    """Sender-outage detection: `confirmed` in an outage, when only canaries are sent."""
+    """Sender-outage detection: `confirmed` in an outage, when only canaries are sent.
 
-    state: str  # none, suspected or confirmed
+    `off`: this installation has switched it off with `outage_detection = false`.
+    """
+
+    state: str  # off, none, suspected or confirmed
     since: str | None  # of this state; null if there was no outage yet
     why: str
     waiting: int  # failures that wait for a decision

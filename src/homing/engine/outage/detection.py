@@ -120,7 +120,8 @@ class OutageDetector:
         )
         self.began_at: int | None = None
         self.ended_at: int | None = None
-        self._view = OutageView()
+        off = not self._rules.detects
+        self._view = OutageView(state=OutageState.OFF if off else OutageState.NONE)
         self._count = 0
         dispatcher.on_added, dispatcher.on_gone = self._add_healthy, self._witnesses.forget
         # Set by the engine.

@@ -242,6 +242,13 @@ class DeliverySettings(Struct, frozen=True, kw_only=True):
             "empty, or a path like data.userId",
         ),
     ] = ""
+    outage_detection: Annotated[
+        bool,
+        _about(
+            "Whether sending pauses when most healthy endpoints cannot be reached at once, as in an"
+            " outage of this sender's network. false: their failures count at once, as any others."
+        ),
+    ] = True
     verification: Annotated[
         Literal["none", "challenge", "cloudevents"],
         _about(

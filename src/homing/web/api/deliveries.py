@@ -21,7 +21,7 @@ from homing.ports import DeliveryFilter
 from homing.web.operation import FAILURE, PAGE, TENANT, Call, Operation, Param, choice
 from homing.web.query import show_cursor
 from homing.web.response import Headers, Response, json_response
-from homing.web.schemas import DeliveryDetail, DeliveryPage, RetryView
+from homing.web.schemas import DeliveryDetail, DeliveryPage, PolicyView, RetryView
 from homing.web.show import (
     DELIVERY,
     ENDPOINT,
@@ -85,6 +85,7 @@ async def cancel(call: Call) -> Response:
 
 async def _detail(call: Call, number: int, *, status: int = 200, headers: Headers = ()) -> Response:
     described = await call.app.deliveries.get(call.caller, number)
+    schedule = described.schedule
     detail = DeliveryDetail(
         **asdict(delivery_view(described.row)),
         explanation=str(described.explanation),
@@ -92,6 +93,7 @@ async def _detail(call: Call, number: int, *, status: int = 200, headers: Header
         superseded_by=described.superseded_by or None,
         waits_for=None if described.waits_for is None else show_id(DELIVERY, described.waits_for),
         attempts=[attempt_view(attempt) for attempt in described.attempts],
+        policy=PolicyView(schedule.name, schedule.on_gone, schedule.retry_after),
         schedule=[RetryView(n, time_text(at)) for n, at in described.ahead],
     )
     return json_response(detail, status=status, headers=headers)
