@@ -200,6 +200,10 @@ BUGS = [
         ),
     ),
     bug(
+        "an outage is detected although detection is off",
+        replace(OUTAGE_POLICY, "needed", "not rules.detects", "False"),
+    ),
+    bug(
         "an outage never ends",
         replace(
             OUTAGE,
@@ -653,6 +657,12 @@ BUGS = [
     bug(
         "Retry-After does not move the retry",
         remove(DECIDE, "Decision._failed", "retry_after_at=hold_at"),
+    ),
+    bug(
+        "Retry-After is obeyed although the policy ignores it",
+        replace(
+            DECIDE, "Decision._failed", "schedule.retry_after is retry.OnRetryAfter.OBEY", "True"
+        ),
     ),
     bug(
         "Retry-After has no bound",

@@ -87,7 +87,9 @@ class OutageChecks:
         }
         hosts = {host_of(reference.endpoints[it].url) for it in healthy}
         rules = self._rules
-        enough = len(healthy) >= rules.endpoints_min and len(hosts) >= rules.hosts_min
+        enough = (
+            rules.detects and len(healthy) >= rules.endpoints_min and len(hosts) >= rules.hosts_min
+        )
         self.cut, self._canaries = None, 0
         if enough and self._memory.life == life and not self._suspects:
             tenants = {it.tenant for it in recent}
@@ -176,7 +178,11 @@ class OutageChecks:
         options = self._reference.mix.options
         slots = options.fresh_slots if flight.lane == "fresh" else options.retry_slots
         wait = sum(it.lane == flight.lane for it in self._failed) - 1
-        return wait >= slots // 2 and len(self._recent(now)) >= self._rules.endpoints_min
+        return (
+            self._rules.detects
+            and wait >= slots // 2
+            and len(self._recent(now)) >= self._rules.endpoints_min
+        )
 
     def _code(self, flight: Flight, host: str, now: int, *, dialled: bool) -> None:
         before, self._responded_at = self._responded_at, now
@@ -252,7 +258,11 @@ class OutageChecks:
             self._suspects = {it: at for it, at in self._suspects.items() if at[1] >= since}
         hosts = {host for host, _ in self._suspects.values()}
         need = rules.endpoints_min // 2 + 1
-        enough = len(self._suspects) >= need and len(hosts) >= min(rules.hosts_min // 2 + 1, need)
+        enough = (
+            rules.detects
+            and len(self._suspects) >= need
+            and len(hosts) >= min(rules.hosts_min // 2 + 1, need)
+        )
         if enough and self._enough_tenants(now):
             if self._evidence_at is None:
                 self._evidence_at = now

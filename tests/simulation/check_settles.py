@@ -339,7 +339,8 @@ class SettleChecks:
             return {"sender_error", "failed"} if flight.maybe_theirs else {"sender_error"}
         may_be = set(flight.refusal_may_be) or {"failed"}
         # What waits for a verdict when the process stops has spent nothing.
-        return may_be | {"sender_error"} if flight.maybe_sender_error or memory.stopping else may_be
+        waited = memory.stopping and self._reference.mix.options.outage.detects
+        return may_be | {"sender_error"} if flight.maybe_sender_error or waited else may_be
 
     def _rested(self, flight: Flight, delivery: DeliveryModel, attempt: Attempt) -> None:
         """Canaries of an outage do not wait longer and longer: the outage paces them."""
@@ -405,14 +406,24 @@ class SettleChecks:
             endpoint.failed(at, probe=flight.probe, asked=None)
             return
         if not flight.probe and flight.code in {429, 503} and (flight.asked or 0) > at:
-            asked = min(flight.asked or 0, at + HOLD_MAX_MS)
-            self._reference.counts["retry_after"] += 1
+            if self._ignores_retry_after(flight, delivery):
+                self._reference.counts["retry_after_ignored"] += 1
+            else:
+                asked = min(flight.asked or 0, at + HOLD_MAX_MS)
+                self._reference.counts["retry_after"] += 1
         if flight.probe:
             if pending:
                 delivery.probe_failed(at)
         elif pending and not delivery.failed(at, enabled_since=endpoint.enabled_since, asked=asked):
             exhausted.add(delivery.id)
         endpoint.failed(at, probe=flight.probe, asked=asked)
+
+    def _ignores_retry_after(self, flight: Flight, delivery: DeliveryModel) -> bool:
+        """By the policy of its subscription, as its process knows it; of its tenant if deleted."""
+        reference = self._reference
+        known = reference.lives[flight.life].catalog[delivery.subscription_id]
+        policy = known.policy if known.deleted_at is None else None
+        return reference.mix.ignores(policy, known.tenant)
 
     def _is_gone(self, attempt: Attempt, flight: Flight, delivery: DeliveryModel) -> bool:
         """Whether a 410 ended the delivery; by what its process knew, it had to, or must not."""

@@ -26,6 +26,8 @@ FOUND = {
     "a delivery without retries is dropped as expired": 14,
     "Retry-After does not move the retry": 0,
     "Retry-After has no bound": 0,
+    "Retry-After is obeyed although the policy ignores it": 52,
+    "an outage is detected although detection is off": 34,
     "Retry-After is honoured whatever the code": 2,
     "a bucket is handed over with attempts in flight": 0,
     "a canary takes a slot that is not there": 10,

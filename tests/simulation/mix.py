@@ -18,7 +18,7 @@ from homing.policy.health import HealthRules
 from homing.policy.outage import OutageRules
 from homing.policy.payload_fields import PayloadFields
 from homing.policy.presets import PRESETS
-from homing.policy.retry import Anchor, OnGone, Schedule
+from homing.policy.retry import Anchor, OnGone, OnRetryAfter, Schedule
 from simulation.health_model import (
     HOUR,
     MINUTE,
@@ -125,6 +125,7 @@ class Mix:
     egress: Egress | None = None
     gone: float = 0  # the part of the bad replies that are a 410
     obeying: frozenset[str] = frozenset()  # policies that obey it
+    ignoring: frozenset[str] = frozenset()  # policies that ignore a Retry-After
     challenged: float = 0  # the part of the subscriptions that need a proof
     readers: int = 0  # of subscriptions without a URL
     keys: int = 0  # that events have; 0: none has one
@@ -146,10 +147,18 @@ class Mix:
 
     def obeys(self, policy: str | None, tenant: str) -> bool:
         """Whether a 410 ends a subscription."""
-        return (policy or self.tenant_policies.get(tenant) or self.policy) in self.obeying
+        return self._named(policy, tenant) in self.obeying
+
+    def ignores(self, policy: str | None, tenant: str) -> bool:
+        """Whether a Retry-After moves no retry and holds no endpoint."""
+        return self._named(policy, tenant) in self.ignoring
 
     def table_of(self, policy: str | None, tenant: str) -> Timetable:
-        return self.tables[policy or self.tenant_policies.get(tenant) or self.policy]
+        return self.tables[self._named(policy, tenant)]
+
+    def _named(self, policy: str | None, tenant: str) -> str:
+        """The policy of a subscription, else of its tenant, else of the installation."""
+        return policy or self.tenant_policies.get(tenant) or self.policy
 
 
 TROUBLES = (
@@ -238,7 +247,47 @@ def draw(seed: int, deliveries: int) -> Mix:
         mix = _with_pauses(mix, Random(f"paused {seed}"))
     if seed % 64 in {11, 43}:
         mix = _with_backfills(mix, Random(f"past {seed}"))
+    if seed % 32 == 20:
+        mix = _ignoring_retry_after(mix, Random(f"retry after {seed}"))
+    if seed % 60 == 34:
+        mix = _without_detection(mix, Random(f"detection {seed}"))
     return _with_erasures(mix, Random(f"erasures {seed}")) if seed % 10 == 5 else mix
+
+
+def _ignoring_retry_after(mix: Mix, rng: Random) -> Mix:
+    """Some seeds have policies that ignore a Retry-After, beside others that obey it."""
+    own = ("quick", "quick-chained")
+    ignoring = frozenset(_some(rng, own))
+    schedules = {
+        it: msgspec.structs.replace(mix.options.schedules[it], retry_after=OnRetryAfter.IGNORE)
+        for it in ignoring
+    }
+    tenant_policies = mix.tenant_policies | {it: rng.choice(own) for it in mix.tenants[:1]}
+    return replace(
+        mix,
+        ignoring=ignoring,
+        bad=max(mix.bad, 0.7),
+        troubles=("429_retry_after", "503_retry_after", rng.choice(mix.troubles)),
+        tenant_policies=tenant_policies,
+        options=msgspec.structs.replace(
+            mix.options,
+            schedules=mix.options.schedules | schedules,
+            tenant_policies=tenant_policies,
+        ),
+    )
+
+
+def _without_detection(mix: Mix, rng: Random) -> Mix:
+    """Some of the seeds with sender outages do not detect them."""
+    if not mix.cuts:
+        return mix
+    outage = msgspec.structs.replace(mix.options.outage, detects=False)
+    return replace(
+        mix,
+        cuts=rng.randint(2, 4),
+        cut_kinds=(*mix.cut_kinds, "refused"),
+        options=msgspec.structs.replace(mix.options, outage=outage),
+    )
 
 
 def _with_pauses(mix: Mix, rng: Random) -> Mix:

@@ -207,6 +207,7 @@ def figures(totals: Totals, again: Totals, *, took_s: float) -> list[str]:
         f"same trace again {same} of {again.seeds}, {took_s:.0f} s",
         f"requests {counts['requests']:,}: early {early}, due after the window "
         f"{counts['past_window']}, Retry-After honoured {counts['retry_after']:,}, "
+        f"ignored {counts['retry_after_ignored']:,}, "
         f"dropped: exhausted {counts['dropped_exhausted']:,}, "
         f"expired {counts['dropped_expired']:,}",
         f"clock steps and jumps {clock:,}: lost {lost}, early {early}, "
