@@ -113,7 +113,7 @@ def test_a_problem_repeats_no_value_of_the_data_and_has_a_limit() -> None:
         (b'["' + b"0" * 5_000 + b'"]', "/0"),
         (b"[" * 99 + b"]" * 99, ""),
         (b"[" * 300 + b"]" * 300, "100 levels"),
-        (b"[" * 3_000 + b"]" * 3_000, "cannot be checked"),
+        (b"[" * 3_000 + b"]" * 3_000, "100 levels"),
     ],
 )
 def test_absurd_data_is_a_problem_and_no_crash(data: bytes, why: str) -> None:

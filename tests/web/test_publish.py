@@ -156,8 +156,6 @@ def test_a_body_over_8_mib_is_refused_before_it_is_read() -> None:
         b'{"type":"a","data":1} x',
         b'[{"type":"a","data":1},]',
         b'[{"type":"a","data":1}',
-        b'{"type":"a","data":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
-        b"[" * 100_000 + b"]" * 100_000,
     ],
 )
 def test_what_is_not_json_is_a_400_and_nothing_is_kept(body: bytes) -> None:

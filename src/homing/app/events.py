@@ -15,6 +15,7 @@ from homing.model import Connector, Event, Subscription
 from homing.policy.admission import TYPE_RULE, is_key, is_type
 from homing.policy.filters import read_affordable
 from homing.policy.filters_run import Verdict
+from homing.policy.nesting import LEVELS_RULE, is_deep
 from homing.policy.wants import why_unmatched
 from homing.ports import DeliveryRow, EventRow, ViewStore
 
@@ -125,6 +126,8 @@ class Events:
             reason = say("must not be given together with {field}", field=kinds[0])
             raise Invalid(problems=tuple(FieldProblem(name, reason) for name in kinds[1:]))
         if data is not None:
+            if is_deep(data):
+                raise Invalid(problems=(FieldProblem("data", LEVELS_RULE),))
             return await self._slices.run(parsed, data), None
         event = await self._event_to_try(caller.scope_one(tenant), key, event_type)
         return await self._slices.run(parsed, event.data), event

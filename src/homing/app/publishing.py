@@ -7,7 +7,8 @@ first, or ``matches_types`` that the data of an event must be looked at more clo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from asyncio import sleep
+from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
@@ -15,12 +16,14 @@ from homing.app.access import PUBLISHERS, Caller, use_case
 from homing.app.quotas import Quotas
 from homing.engine.engine import Engine
 from homing.engine.publish import PublishResult
-from homing.policy.admission import EventDraft, check_events
+from homing.policy.admission import EVENT_BYTES_MAX, EventDraft, check_events
 from homing.policy.keys import Role
+from homing.policy.nesting import is_deep
 from homing.ports import Receipt
 
 __all__ = ["RELAY", "PublishResult", "Publishing"]
 
+SLICE_BYTES = 256 * 1024  # of data whose levels are counted in one turn of the event loop
 RELAY = Caller("the outbox relay", Role.PUBLISHER, None)
 
 
@@ -41,7 +44,7 @@ class Publishing:
 
         Raises Invalid, TooLarge, Forbidden, TooMany, EventConflict, StoreUnavailable, ShuttingDown.
         """
-        self.check(caller, drafts)
+        await self._check(caller, drafts)
         quotas = self._quotas
         if not quotas.limits_publishing:
             return await self._publish(drafts)
@@ -55,7 +58,7 @@ class Publishing:
 
         Quotas do not apply: a row that had to wait would delay the rows of all tenants.
         """
-        self.check(RELAY, drafts)
+        await self._check(RELAY, drafts)
         return await self._publish(drafts)
 
     async def _publish(self, drafts: Sequence[EventDraft]) -> list[Receipt]:
@@ -73,10 +76,37 @@ class Publishing:
         """Whether all events are known, without a wait, to match their event types."""
         return not self._event_check.is_on or self._event_check.passes(drafts)
 
-    def check(self, caller: Caller, drafts: Sequence[EventDraft]) -> None:
-        """Raises Forbidden, TooLarge or Invalid for events that this caller may not publish."""
+    async def _check(self, caller: Caller, drafts: Sequence[EventDraft]) -> None:
+        """As ``check``; other requests are served while much data is looked at."""
         caller.must_be(PUBLISHERS)
-        check_events(drafts)
+        deep = None
+        if sum(len(draft.data) for draft in drafts) > SLICE_BYTES:
+            deep = await _deep(drafts)
+        self.check(caller, drafts, deep)
+
+    def check(
+        self, caller: Caller, drafts: Sequence[EventDraft], deep: Collection[int] | None = None
+    ) -> None:
+        """Raises Forbidden, TooLarge or Invalid for events that this caller may not publish.
+
+        ``deep`` are the indexes of those whose data has too many levels, if that is known.
+        """
+        caller.must_be(PUBLISHERS)
+        check_events(drafts, deep=deep)
         if caller.tenant is not None:
             for draft in drafts:
                 caller.must_write(draft.tenant)
+
+
+async def _deep(drafts: Sequence[EventDraft]) -> set[int]:
+    """The indexes of events whose data has too many levels."""
+    deep: set[int] = set()
+    counted = 0
+    for index, draft in enumerate(drafts):
+        if len(draft.data) <= EVENT_BYTES_MAX and is_deep(draft.data):
+            deep.add(index)
+        counted += len(draft.data)
+        if counted > SLICE_BYTES:
+            counted = 0
+            await sleep(0)
+    return deep

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from homing.errors import HomingError
 from homing.policy import relaying
+from homing.policy.nesting import LEVELS_RULE
 from homing.ports import (
     Clock,
     NotAllowed,
@@ -128,8 +129,10 @@ class Relay:
     async def _take(self, rows: Sequence[OutboxRow]) -> RelayedRows:
         """Publish rows and return the results; after a failure midway the rest keeps waiting."""
         tally = _Tally()
-        good: Sequence[OutboxRow] = [row for row in rows if _is_json(row.data)]
-        tally.refused += [(row.number, _NO_JSON) for row in rows if not _is_json(row.data)]
+        reasons = [_problem(row.data) for row in rows]
+        pairs = list(zip(rows, reasons, strict=True))
+        good: Sequence[OutboxRow] = [row for row, reason in pairs if not reason]
+        tally.refused += [(row.number, reason) for row, reason in pairs if reason]
         batches = deque([good] if good else [])
         try:
             while batches:  # In order: of two rows with one id the first is the event.
@@ -196,10 +199,15 @@ class Relay:
             await asyncio.gather(resting, stopping, return_exceptions=True)
 
 
-def _is_json(data: bytes) -> bool:
-    """Whether this is one JSON value with nothing after it: a row must not become two events."""
+def _problem(data: bytes) -> str:
+    """Why data is not one JSON value with nothing after it: a row must not become two events.
+
+    Empty if it is.
+    """
     try:
         _json.decode(data)
-    except (msgspec.DecodeError, RecursionError):
-        return False
-    return True
+    except msgspec.DecodeError:
+        return _NO_JSON
+    except RecursionError:
+        return f"data {LEVELS_RULE}"
+    return ""

@@ -30,6 +30,7 @@ from homing.model import (
 from homing.policy.authentication import authentication_problems, token_url_of, ways_of
 from homing.policy.certificates import identity_problems
 from homing.policy.filters import filter_problems
+from homing.policy.nesting import LEVELS_MAX, LEVELS_RULE, is_deep
 from homing.policy.order import order_problems
 from homing.policy.signature import read_secret
 from homing.policy.url import parse_url
@@ -131,28 +132,37 @@ class SubscriptionDraft(SubscriptionSpec, frozen=True, kw_only=True):
 # --- events ---------------------------------------------------------------------------------
 
 
-def check_events(drafts: Sequence[EventDraft]) -> None:
-    """Raises TooLarge or Invalid with the index and reason of each bad item."""
+def check_events(drafts: Sequence[EventDraft], *, deep: Collection[int] | None = None) -> None:
+    """Raises TooLarge or Invalid with the index and reason of each bad item.
+
+    ``deep`` are the indexes of those whose data has too many levels, if that is known.
+    """
     if len(drafts) > BATCH_EVENTS_MAX:
         raise TooLarge(f"A batch holds at most {BATCH_EVENTS_MAX:,} events.")
-    bad: list[int] = []
+    bad: dict[int, bool] = {}  # by index: whether its data has too many levels
     large: list[int] = []
     for index, draft in enumerate(drafts):
         if len(draft.data) > EVENT_BYTES_MAX:
             large.append(index)
+            is_too_deep = False
+        elif deep is not None:
+            is_too_deep = index in deep
+        else:
+            is_too_deep = len(draft.data) > 2 * LEVELS_MAX and is_deep(draft.data)
         if (
-            len(draft.type) > TYPE_CHARS_MAX  # not kept by the cache
+            is_too_deep
+            or len(draft.type) > TYPE_CHARS_MAX  # not kept by the cache
             or not _is_publishable(draft.type)
             or (draft.key is not None and _KEY(draft.key) is None)
             or (draft.tenant != DEFAULT_TENANT and _TENANT(draft.tenant) is None)
             or (draft.time is not None and not is_time(draft.time))
             or (draft.order_key is not None and not is_order_key(draft.order_key))
         ):
-            bad.append(index)
+            bad[index] = is_too_deep
     if large:
         raise TooLarge(problems=_bounded([_too_large(index) for index in large]))
     if bad:
-        found = [problem for index in bad for problem in _event_problems(index, drafts[index])]
+        found = [it for index in bad for it in _event_problems(index, drafts[index], bad[index])]
         raise Invalid(problems=_bounded(found))
 
 
@@ -219,7 +229,7 @@ def _too_large(index: int) -> FieldProblem:
     return FieldProblem(f"events[{index}].data", say("must be at most 1 MiB"))
 
 
-def _event_problems(index: int, draft: EventDraft) -> list[FieldProblem]:
+def _event_problems(index: int, draft: EventDraft, deep: bool) -> list[FieldProblem]:
     at = f"events[{index}]"
     problems: list[FieldProblem] = []
     if _TYPE(draft.type) is None:
@@ -233,6 +243,8 @@ def _event_problems(index: int, draft: EventDraft) -> list[FieldProblem]:
         problems.append(FieldProblem(f"{at}.time", TIME_RULE))
     if draft.order_key is not None and not is_order_key(draft.order_key):
         problems.append(FieldProblem(f"{at}.key", ORDER_KEY_RULE))
+    if deep:
+        problems.append(FieldProblem(f"{at}.data", LEVELS_RULE))
     return problems
 
 

@@ -25,6 +25,7 @@ from msgspec import Struct
 
 from homing.languages.sentences import Sentence, say
 from homing.policy.event_types import cut
+from homing.policy.nesting import LEVELS_MAX, LEVELS_RULE, is_deep
 
 PARTS_MAX = 2_000  # schemas within a schema
 NESTING_MAX = 64  # of the JSON of a schema
@@ -34,7 +35,6 @@ COST_MAX = 4_000  # keywords, names and values of the schema that apply to one v
 PATTERN_CHARS_MAX = 200
 PATTERN_BYTES_MAX = 15_000  # of a compiled pattern
 TEXT_COST_MAX = 1_000  # of the patterns and formats that apply to one text
-DEPTH_MAX = 100  # levels of the data: a check of each is a call within the one above
 _PLACE_CHARS_MAX = 200  # of a place in a reason
 _TEXT_CHARS_MAX = 440  # of a text of the library in a reason, with its place
 DIGITS_MAX = 100  # of a number in data that is not small
@@ -197,8 +197,7 @@ class Schema:
         try:
             if _has_long_number(data):
                 return False
-            value = _decode(data)
-            return not _is_deep(data, value) and self._validator.is_valid(value) is True
+            return not is_deep(data) and self._validator.is_valid(_decode(data)) is True
         except (ValueError, RecursionError):
             return False
         except BaseException as error:  # noqa: BLE001 - a panic is no Exception
@@ -215,9 +214,9 @@ class Schema:
         if _has_long_number(data):
             return TOO_LONG
         try:
+            if is_deep(data):
+                return LEVELS_RULE
             value = _decode(data)
-            if _is_deep(data, value):
-                return TOO_DEEP
             if self._validator.is_valid(value) is True:
                 return ""
             if self.cost.of_error(data) > LONGEST_NS:
@@ -244,13 +243,6 @@ def _has_long_number(data: bytes) -> bool:
     return _MANY_DIGITS in _STRING.sub(b"", data).translate(_DIGITS)
 
 
-def _is_deep(data: bytes, value: Any) -> bool:
-    """Whether the data has too many levels; few containers cannot have many."""
-    if data.count(b"[") + data.count(b"{") <= DEPTH_MAX:
-        return False
-    return isinstance(value, dict | list) and _nesting(value, DEPTH_MAX) > DEPTH_MAX
-
-
 def _raise_unless_panic(error: BaseException) -> None:
     """A panic of the library, which is written in Rust, is no reason to stop the server."""
     if type(error).__name__ != "PanicException":
@@ -262,10 +254,6 @@ TOO_LARGE = say(
     "publish less data in one event, make the schema simpler, or set the check of the type to off"
 )
 TOO_LONG = say("cannot be checked: it has a number with more than {limit} digits", limit=DIGITS_MAX)
-TOO_DEEP = say(
-    "cannot be checked against its schema: it is nested more than {limit} levels deep",
-    limit=DEPTH_MAX,
-)
 SOMEWHERE = say(
     "does not match its schema; it has too many values, or the schema too many alternatives, to "
     "say where"
@@ -402,7 +390,7 @@ def _cost_of(root: dict[str, Any]) -> Cost:
     parts = _in_order(reader.read())
     unique = reader.unique
     if unique and _is_recursive(parts):
-        unique = DEPTH_MAX
+        unique = LEVELS_MAX  # a check of each is a call within the one above
     return Cost(
         scalar=_most(parts, lambda part: part.looks, COST_MAX),
         container=_most(parts, lambda part: part.looks + part.names, COST_MAX),

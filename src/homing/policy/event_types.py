@@ -17,6 +17,7 @@ from homing.policy.admission import (
     tenant_problem,
 )
 from homing.policy.event_check_rules import Check
+from homing.policy.nesting import LEVELS_RULE, is_deep
 from homing.policy.text import storable
 
 TYPES_MAX = 1_000  # of one tenant
@@ -112,7 +113,11 @@ def _json_problems(field: str, text: str, bytes_max: int) -> list[FieldProblem]:
         return [FieldProblem(field, reason)]
     try:
         _ANY.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
+        if field == "sample" and is_deep(text.encode()):
+            return [FieldProblem(field, LEVELS_RULE)]
+    except RecursionError:
+        return [FieldProblem(field, LEVELS_RULE)]
+    except msgspec.DecodeError as error:
         return [FieldProblem(field, say("must be JSON: {error}", error=str(error)))]
     return []
 

@@ -15,6 +15,7 @@ from starlette.types import Receive
 from homing.errors import BadRequest, FieldProblem, Invalid, TooLarge, TooSlow
 from homing.languages.sentences import say
 from homing.policy.exact import decoder
+from homing.policy.nesting import LEVELS_RULE
 from homing.web.body_budget import SMALL_BYTES, BodyShare
 from homing.web.texts import json_problems, raw_fields
 
@@ -122,7 +123,7 @@ def decode(body: bytes, kind: type[_T]) -> _T:
     except msgspec.DecodeError as error:
         raise BadRequest(f"The body is not JSON: {error}.") from None
     except RecursionError:
-        raise BadRequest("The body is nested too deeply.") from None
+        raise Invalid(problems=(FieldProblem("body", LEVELS_RULE),)) from None
     return read
 
 

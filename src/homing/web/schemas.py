@@ -59,7 +59,7 @@ class EventIn(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """An event to publish; ``data`` is stored byte for byte."""
 
     type: Annotated[str, Meta(description="Dotted, of A-Z a-z 0-9 . _ -, 1 to 256 characters.")]
-    data: Annotated[Raw, Meta(description="Any JSON value, at most 1 MiB.")]
+    data: Annotated[Raw, Meta(description="Any JSON value, at most 1 MiB and 100 levels.")]
     id: Annotated[
         str | None,
         Meta(description='Idempotency key: 1 to 128 visible ASCII characters without ".".'),

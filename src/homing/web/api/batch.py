@@ -7,10 +7,10 @@ from msgspec import Raw, Struct, defstruct
 from msgspec.json import Decoder
 from msgspec.structs import astuple
 
-from homing.errors import BadRequest, TooLarge
+from homing.errors import BadRequest, FieldProblem, Invalid, TooLarge
 from homing.policy.admission import BATCH_EVENTS_MAX
+from homing.policy.nesting import LEVELS_RULE
 
-TOO_DEEP = "is nested too deeply"
 TOO_MANY = f"A batch may have at most {BATCH_EVENTS_MAX:,} events."
 
 
@@ -25,7 +25,7 @@ _items = batch_of(Raw)
 
 
 def cut(body: bytes) -> list[Raw]:
-    """The items of an array as bytes; raises TooLarge or BadRequest."""
+    """The items of an array as bytes; raises TooLarge, BadRequest or Invalid."""
     try:
         return [item for item in astuple(_items.decode(body)) if item is not None]
     except msgspec.ValidationError:
@@ -33,4 +33,4 @@ def cut(body: bytes) -> list[Raw]:
     except msgspec.DecodeError as error:
         raise BadRequest(f"The body is not JSON: {error}.") from None
     except RecursionError:
-        raise BadRequest(f"The body {TOO_DEEP}.") from None
+        raise Invalid(problems=(FieldProblem("events", LEVELS_RULE),)) from None

@@ -26,7 +26,8 @@ from homing.policy.cloudevents import (
     is_json_type,
     read,
 )
-from homing.web.api.batch import TOO_DEEP, cut
+from homing.policy.nesting import LEVELS_RULE
+from homing.web.api.batch import cut
 from homing.web.body import check_utf8, field_problem
 from homing.web.texts import shown_name
 
@@ -106,7 +107,7 @@ def read_drafts(
         except msgspec.DecodeError as error:
             raise BadRequest(problems=(FieldProblem(where, f"is not JSON: {error}"),)) from None
         except RecursionError:
-            raise BadRequest(problems=(FieldProblem(where, TOO_DEEP),)) from None
+            problems.append(FieldProblem(f"{where}.data", LEVELS_RULE))
         if len(problems) >= PROBLEMS_MAX:
             break
     if problems:
@@ -216,7 +217,7 @@ def _content(body: bytes, media_type: str) -> Content:
         except msgspec.DecodeError as error:
             raise BadRequest(f"The body is not JSON: {error}.") from None
         except RecursionError:
-            raise BadRequest(f"The body {TOO_DEEP}.") from None
+            raise Invalid(problems=(FieldProblem("events[0].data", LEVELS_RULE),)) from None
     try:
         return Content(msgspec.json.encode(body.decode()))
     except UnicodeDecodeError:

@@ -26,10 +26,11 @@ from homing.policy.admission import (
     PROBLEMS_MAX,
     EventDraft,
 )
+from homing.policy.nesting import LEVELS_RULE
 from homing.policy.trace import read_traceparent
 from homing.ports import Receipt
 from homing.web.api import cloudevents
-from homing.web.api.batch import TOO_DEEP, TOO_MANY, batch_of, cut
+from homing.web.api.batch import TOO_MANY, batch_of, cut
 from homing.web.body import PUBLISH_BYTES_MAX, check_utf8, field_problem, read_body
 from homing.web.body_budget import SMALL_BYTES
 from homing.web.connections import client_address
@@ -252,9 +253,8 @@ def _walk(body: bytes, *, lines: bool) -> list[EventIn]:
             texts = json_problems(item, EventIn, where)  # Half a surrogate pair is not valid text.
             readable = readable and bool(texts)
             problems += texts or [FieldProblem(where, f"is not JSON: {error}")]
-        except RecursionError:
-            readable = False
-            problems.append(FieldProblem(where, TOO_DEEP))
+        except RecursionError:  # No other field may have levels.
+            problems.append(FieldProblem(f"{where}.data", LEVELS_RULE))
     if problems:
         kept = tuple(problems[:PROBLEMS_MAX])
         raise Invalid(problems=kept) if readable else BadRequest(problems=kept)
