@@ -35,6 +35,34 @@ IN_ROUNDS = "bcuxydzekvwfghnqm"
 ONCE = "ijloprst"
 PARTS = "abcdefghijmnoqrstuvwxyz"
 ON_REQUEST = "klp"  # measured only where --only names it; --large is --only l
+NAMES = {  # of the parts; a figure is named by letters, such as c/a
+    "a": "yardstick",
+    "b": "sender",
+    "c": "batches",
+    "d": "singles",
+    "e": "batches-on-postgresql",
+    "f": "latency",
+    "g": "beside-a-backlog",
+    "h": "retries-due-at-once",
+    "i": "matching",
+    "j": "pages",
+    "k": "without-writer-process",
+    "l": "large-dashboard",
+    "m": "singles-on-postgresql",
+    "n": "fan-out",
+    "o": "cpu-at-low-rate",
+    "p": "processes",
+    "q": "payload-fields",
+    "r": "write-ahead-log",
+    "s": "twice-the-capacity",
+    "t": "idle-server",
+    "u": "opentelemetry",
+    "v": "pull",
+    "w": "pull-on-postgresql",
+    "x": "order-by-key",
+    "y": "newest-of-a-key",
+    "z": "checked-data",
+}
 
 
 class Sizes(Struct, frozen=True):
@@ -130,6 +158,13 @@ QUICK = Sizes(
     s_seconds=8,
     t_seconds=5,
 )
+
+
+def parts_named(only: str) -> str:
+    """The letters of the parts in ``--only`` (``c,d`` or ``pull``); empty if one is unknown."""
+    letters = {name: part for part, name in NAMES.items()} | {part: part for part in NAMES}
+    words = set(only.replace(" ", "").split(","))
+    return "".join(sorted({letters[word] for word in words})) if words <= letters.keys() else ""
 
 
 def titles(sizes: Sizes) -> dict[str, str]:

@@ -37,7 +37,7 @@ from rich.progress import (
 from bench import page
 from bench.measure import (
     FULL,
-    ON_REQUEST,
+    NAMES,
     ONCE,
     PARTS,
     QUICK,
@@ -46,6 +46,7 @@ from bench.measure import (
     Sizes,
     goals,
     medians,
+    parts_named,
     round_order,
     titles,
 )
@@ -89,8 +90,9 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--only",
         default=",".join(PARTS),
-        help="some parts, like c,d; e,k measures PostgreSQL with and without the writer process,"
-        " p with 1, 2 and 4 processes",
+        help="some parts by letter or name, like c,d or batches,singles; e,k measures PostgreSQL"
+        " with and without the writer process, p with 1, 2 and 4 processes. The parts: "
+        + ", ".join(f"{part} {name}" for part, name in NAMES.items()),
     )
     parser.add_argument(
         "--large",
@@ -103,9 +105,9 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     given = parser.parse_args(argv)
     if given.large:
         given.only = "l"
-    given.only = "".join(sorted(set(given.only.replace(",", "").replace(" ", ""))))
-    if not given.only or set(given.only) - set(PARTS + ON_REQUEST):
-        parser.error(f"--only takes some of {', '.join(PARTS + ON_REQUEST)}")
+    given.only = parts_named(given.only)
+    if not given.only:
+        parser.error(f"--only takes some of {', '.join(f'{it} {NAMES[it]}' for it in NAMES)}")
     return given
 
 

@@ -11,7 +11,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from bench.measure import Goal, Measured
+from bench.measure import NAMES, Goal, Measured
 
 BAR = 24
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -40,7 +40,7 @@ def _parts(found: dict[str, Measured], titles: dict[str, str]) -> Table:
         is_rate = one.unit == "/s"
         color = "dim" if part == "ceiling" else "yellow" if part == "a" else "cyan"
         table.add_row(
-            "" if part == "ceiling" else part,
+            f"{part}  {NAMES[part]}" if part in NAMES else "",
             titles[part],
             f"{number(one.value)} {one.unit}".replace(" /s", "/s"),
             Text(bar(one.value / max(rates)) if is_rate else "", style=color),

@@ -88,6 +88,15 @@ def test_parts_with_other_yardsticks_stand_between_them() -> None:
     assert "".join(_measure().round_order("ghmnq")) == "cgchcncqcdmd"
 
 
+def test_a_part_is_named_by_its_letter_or_by_its_name() -> None:
+    measure = _measure()
+    assert set(measure.NAMES) == set(measure.PARTS + measure.ON_REQUEST)
+    assert len(set(measure.NAMES.values())) == len(measure.NAMES)
+    assert measure.parts_named("pull, fan-out,c") == "cnv"
+    assert measure.parts_named("d,c,singles") == "cd"
+    assert measure.parts_named("c,nope") == ""
+
+
 def test_the_cost_of_payload_fields_is_also_a_ratio_to_a() -> None:
     measure = _measure()
     rates = zip("acacqc", (10, 40, 10, 20, 10, 20), strict=True)
