@@ -25,7 +25,7 @@ import uvloop
 
 from homing.engine.engine import Engine
 from homing.net.clock import SystemClock
-from homing.ports import ClockState
+from homing.ports import ClockReading, ClockState
 from homing.server.serve import serving
 from homing.server.settings import DeliverySettings, ListenSettings, ReachSettings, Settings
 from homing_client import Homing
@@ -66,6 +66,10 @@ class SettableClock:
     def state(self) -> ClockState:
         """The wall clock never differs from steady time."""
         return ClockState()
+
+    def read(self) -> ClockReading:
+        """There is one clock, and it is right."""
+        return ClockReading(self._now_ms, self._now_ms, self._now_ms, synchronised=True)
 
     def advance(self, seconds: float = 0, *, minutes: float = 0, hours: float = 0) -> None:
         """Move forward at once; deliveries that are due by then are attempted soon after."""

@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from engine.fleet_world import LEASE_MS, FleetWorld, fleet
 from engine.test_health import QUICK, URL, disable
 from engine.world import DAY, HOUR, MINUTE, SECOND, Reply, World, always, live
 from homing.engine.timekeeper import Timekeeper, others_run
 from homing.model import Status
+from homing.ports import ClockReading
 from homing.sim.loop import START_MS, VirtualClock
 from homing.store.clock_marks import ClockMarks
 from homing.store.leases import Leases
@@ -35,13 +37,32 @@ async def begin(world: World) -> Timekeeper:
     return keeper
 
 
-async def restart(world: World, *, ahead_ms: int) -> Timekeeper:
+async def restart(
+    world: World, *, ahead_ms: int, kernel: str = "first", synchronised: bool = False
+) -> Timekeeper:
     """Start a new process whose clock is ahead of the true time by so much."""
-    clock = VirtualClock(asyncio.get_running_loop(), start_ms=START_MS + ahead_ms)
+    loop = asyncio.get_running_loop()
+    clock = VirtualClock(
+        loop, start_ms=START_MS + ahead_ms, kernel=kernel, synchronised=synchronised
+    )
     world.clock = world.sender._clock = clock
-    keeper = await begin(world)
+    keeper = Timekeeper(clock, ClockMarks(world.db))
+    clock.go_on_at(clock.now() + await keeper.begin())
     await world.crash()
     return keeper
+
+
+def reading(world: World, ahead_ms: int) -> ClockReading:
+    """What the clocks show, if the one that is followed is ahead of steady time."""
+    now = world.clock.read()
+    ahead = world.clock.now() + ahead_ms
+    return replace(now, clock_ms=ahead, wall_ms=ahead)
+
+
+async def dead(world: World, for_ms: int) -> None:
+    """Kill the process; nothing runs for so long."""
+    await world.kill()
+    await world.wait(for_ms)
 
 
 def failing(world: World) -> list[int]:
@@ -74,8 +95,89 @@ def test_after_a_step_and_a_restart_retries_come_at_their_times(by_ms: int) -> N
     live(story)
 
 
+@pytest.mark.parametrize("down_ms", [2 * SECOND, 20 * MINUTE])
+@pytest.mark.parametrize("by_ms", [*STEPS, 15 * SECOND, -15 * SECOND, 2 * DAY])
+def test_a_clock_that_is_set_while_the_process_is_down_changes_no_wait(
+    by_ms: int, down_ms: int
+) -> None:
+    """The kernel counts what has passed; the process was killed a minute after its last mark."""
+
+    async def story(world: World) -> None:
+        await begin(world)
+        asked = failing(world)
+        await world.subscribe(URL)
+        await world.publish()
+        await world.wait(MINUTE)
+        await dead(world, down_ms)
+        await restart(world, ahead_ms=by_ms)
+        began = passed()
+        await world.wait(DAY)
+        due = [BASE * (2**n - 1) for n in range(1, 11)]
+        first = [began] if began > BASE else []  # What was due meanwhile is made once.
+        assert asked == [0, *first, *(it for it in due if began < it <= passed())]
+        assert (await world.only_delivery()).status is Status.PENDING
+
+    live(story)
+
+
+@pytest.mark.parametrize("by_ms", [0, *STEPS, 15 * SECOND, -15 * SECOND, 2 * DAY])
+def test_after_a_reboot_a_clock_that_is_not_synchronised_makes_nothing_early(by_ms: int) -> None:
+    """Nothing tells a downtime from a clock that was set: waits are as long as at the mark."""
+
+    async def story(world: World) -> None:
+        keeper = await begin(world)
+        asked = failing(world)
+        await world.subscribe(URL)
+        await world.publish()
+        await world.wait(MINUTE)
+        await keeper.mark()
+        await dead(world, 10 * MINUTE)
+        await restart(world, ahead_ms=by_ms, kernel="second")
+        await world.wait(60 * MINUTE)
+        late = 10 * MINUTE
+        assert asked == [0, BASE + late, *(late + BASE * (2**n - 1) for n in range(2, 6))]
+
+    live(story)
+
+
+def test_after_a_reboot_a_synchronised_clock_tells_the_downtime() -> None:
+    async def story(world: World) -> None:
+        await restart(world, ahead_ms=0, synchronised=True)
+        asked = failing(world)
+        await world.subscribe(URL)
+        await world.publish()
+        await world.wait(MINUTE)
+        await dead(world, 10 * MINUTE)
+        await restart(world, ahead_ms=0, kernel="second", synchronised=True)
+        await world.wait(20 * MINUTE)
+        assert asked == [0, 11 * MINUTE, 15 * BASE]
+
+    live(story)
+
+
+def test_times_from_before_a_long_downtime_move_with_the_others() -> None:
+    """The kernel told that downtime, so the times before and after it are in one steady time."""
+
+    async def story(world: World) -> None:
+        await begin(world)
+        asked = failing(world)
+        await world.subscribe(URL)
+        await world.publish()
+        await world.wait(MINUTE)
+        await dead(world, 20 * MINUTE)
+        await restart(world, ahead_ms=0)
+        await world.wait(MINUTE)
+        await dead(world, MINUTE)
+        await restart(world, ahead_ms=2 * DAY)
+        await world.wait(2 * HOUR)
+        assert asked == [0, 21 * MINUTE, *(BASE * (2**n - 1) for n in range(4, 7))]
+        assert (await world.only_delivery()).status is Status.PENDING
+
+    live(story)
+
+
 @pytest.mark.parametrize("marked_ms", [0, 2 * MINUTE])
-def test_a_clock_that_is_set_back_while_the_process_is_down_delays_by_no_more_than_that(
+def test_a_clock_set_back_and_a_reboot_delay_by_no_more_than_since_the_mark(
     marked_ms: int,
 ) -> None:
     """The last mark may be minutes old when the process is killed."""
@@ -88,7 +190,7 @@ def test_a_clock_that_is_set_back_while_the_process_is_down_delays_by_no_more_th
         await world.wait(2 * MINUTE - marked_ms)
         await keeper.mark()
         await world.wait(marked_ms)
-        await restart(world, ahead_ms=0)
+        await restart(world, ahead_ms=0, kernel="second")
         began = passed()
         await world.wait(30 * MINUTE)
         late = asked[2] - 3 * BASE
@@ -185,7 +287,7 @@ def test_who_joins_a_fleet_that_runs_takes_its_steady_time(by_ms: int) -> None:
         keeper = Timekeeper(world.clock, marks)
         assert await keeper.begin() == 0
         await world.wait(MINUTE)
-        await marks.mark_clock(world.clock.now(), world.clock.now() + by_ms)
+        await marks.mark_clock(reading(world, by_ms))
         other = VirtualClock(asyncio.get_running_loop(), start_ms=START_MS + by_ms)
         leases = Leases(world.db, world.clock.now)
         me = await leases.join(name="new:1", role="both", delivers=True, lease_ms=LEASE_MS)
@@ -195,7 +297,7 @@ def test_who_joins_a_fleet_that_runs_takes_its_steady_time(by_ms: int) -> None:
 
         assert await Timekeeper(other, marks).begin(others=others) == -by_ms
         one.beats.silent = True  # It is gone; its lease is still there.
-        await marks.mark_clock(world.clock.now(), world.clock.now() + by_ms)
+        await marks.mark_clock(reading(world, by_ms))
         assert await Timekeeper(other, marks).begin(others=others) == 0, "nobody else runs"
 
     fleet(story)

@@ -249,6 +249,11 @@ class World:
 
     async def crash(self) -> None:
         """Drop all memory and start again on the same store."""
+        await self.kill()
+        await self.start()
+
+    async def kill(self) -> None:
+        """Drop all memory."""
         me = asyncio.current_task()
         for task in asyncio.all_tasks():
             if task is not me:
@@ -257,7 +262,6 @@ class World:
         dead._dispatcher.stop()
         dead._dispatcher.on_completed = lambda _: None
         await asyncio.sleep(0)
-        await self.start()
 
     # --- doing -------------------------------------------------------------------------------
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homing.net.clock import LOOK_EVERY_NS, SystemClock
-from homing.ports import ClockState
+from homing.net.clock import LOOK_EVERY_NS, SystemClock, is_synchronised, kernel_run
+from homing.ports import ClockReading, ClockState, DatabaseTime
 
 START_MS = 1_760_000_000_000
 SECOND = 1_000_000_000
@@ -34,7 +38,12 @@ class Hardware:
         self.mono += ns
 
     def clock(self) -> SystemClock:
-        return SystemClock(wall_ns=self.wall_ns, monotonic_ns=self.monotonic_ns)
+        return SystemClock(
+            wall_ns=self.wall_ns,
+            monotonic_ns=self.monotonic_ns,
+            kernel_run=lambda: ("kernel", self.mono // 1_000_000),
+            is_synchronised=lambda: True,
+        )
 
 
 def test_it_starts_at_the_wall_clock_and_runs_with_it() -> None:
@@ -215,3 +224,89 @@ def test_in_a_fleet_a_step_of_the_databases_clock_is_told_and_drawn_after() -> N
     assert (clock.state().steps, clock.state().stepped_by_ms) == (1, 600_000)
     clock.follow(600_000 - (now - START_MS - 3_601_000))
     assert clock.state().steps == 1
+
+
+def test_the_databases_clock_counts_from_when_it_was_read() -> None:
+    """Between that and the start of the clock, slow statements may have run."""
+    hardware = Hardware()
+    clock = hardware.clock()
+    read = DatabaseTime(START_MS + 5_000, at_ns=hardware.mono, round_ns=0, apart=True)
+    hardware.pass_ns(2_400_000_000)
+    clock.begin_with(read)
+    assert clock.now() == START_MS + 7_400
+    assert clock.state().ahead_ms == -5_000
+    assert clock.read().apart
+    later = DatabaseTime(START_MS + 7_400, at_ns=hardware.mono, round_ns=0)
+    hardware.pass_ns(HOUR)
+    clock.follow_database(later)
+    hardware.pass_ns(HOUR)
+    assert clock.now() == START_MS + 7_400 + 7_200_000, "it was right and still is"
+
+
+def test_it_goes_on_where_steady_time_was_and_approaches_the_wall_clock_slowly() -> None:
+    hardware = Hardware()
+    clock = hardware.clock()
+    clock.go_on_at(START_MS - 15_000)
+    assert clock.now() == START_MS - 15_000
+    assert clock.state() == ClockState(ahead_ms=15_000)
+    hardware.pass_ns(LOOK_EVERY_NS)
+    assert clock.now() == START_MS - 15_000 + 250
+    for _ in range(9 * 3_600):
+        hardware.pass_ns(SECOND)
+        clock.now()
+    assert clock.state() == ClockState()
+
+
+def test_it_goes_on_where_steady_time_was_and_approaches_the_databases_clock_slowly() -> None:
+    hardware = Hardware()
+    clock = hardware.clock()
+    clock.begin_at(START_MS + 600_000)
+    clock.go_on_at(START_MS + 585_000)
+    for _ in range(9 * 3_600):
+        hardware.pass_ns(SECOND)
+        clock.now()
+    assert clock.now() == START_MS + 600_000 + 9 * 3_600_000
+    assert clock.state().steps == 0
+
+
+def test_a_reading_has_all_clocks() -> None:
+    hardware = Hardware()
+    clock = hardware.clock()
+    hardware.pass_ns(SECOND)
+    hardware.wall += 20 * SECOND
+    assert clock.read() == ClockReading(
+        steady_ms=START_MS + 1_000,
+        clock_ms=START_MS + 21_000,
+        wall_ms=START_MS + 21_000,
+        boot_id="kernel",
+        boot_ms=78_000,
+        synchronised=True,
+    )
+    clock.begin_at(START_MS + 600_000)
+    hardware.pass_ns(SECOND)
+    clock.now()
+    hardware.wall += 20 * SECOND
+    now = clock.read()
+    assert now.clock_ms == START_MS + 601_000, "the database's clock was not set"
+    assert now.wall_ms == START_MS + 42_000
+    clock.follow(300)
+    assert clock.read().clock_ms == START_MS + 601_300
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
+def test_the_kernel_names_its_run_and_counts_from_its_start() -> None:
+    (name, before), (same, after) = kernel_run(), kernel_run()
+    assert name == same != ""
+    assert 0 < before <= after
+    assert isinstance(is_synchronised(), bool)
+
+
+@pytest.mark.parametrize(("state", "told"), [(0, True), (4, True), (5, False), (-1, False)])
+def test_the_kernel_says_whether_the_clock_is_synchronised(
+    state: int, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = SimpleNamespace(adjtimex=lambda _: state)
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: library)
+    assert is_synchronised() is told
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: SimpleNamespace())
+    assert not is_synchronised(), "another system than Linux"

@@ -30,3 +30,12 @@ async def test_a_restart_after_the_clock_ran_a_day_ahead_keeps_no_retry_waiting(
 ) -> None:
     toll = await restarted(tmp_path, -86_400, while_down=True, wait_s=0)
     assert toll.bad == 0, (toll.line, toll.first)
+
+
+@needs_libfaketime
+@pytest.mark.parametrize("by_s", [15, 2 * 86_400])
+async def test_a_clock_that_was_set_forward_while_the_server_was_down_sends_nothing_early(
+    tmp_path: Path, by_s: int
+) -> None:
+    toll = await restarted(tmp_path, by_s, while_down=True, wait_s=0)
+    assert toll.bad == 0, (toll.line, toll.first)

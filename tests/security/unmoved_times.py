@@ -7,7 +7,7 @@ from homing.cli.main import main
 from homing.engine import timekeeper
 from homing.policy.restart import Resumed
 
-timekeeper.resume = lambda *, now, **_: Resumed(0, 0, now)  # type: ignore[attr-defined]
+timekeeper.resume = lambda *, now, **_: Resumed(0, 0, 0, 0, now.steady_ms, is_told=True)  # type: ignore[attr-defined]
 
 if __name__ == "__main__":
     main()

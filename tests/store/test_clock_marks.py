@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from homing.ports import ClockMark, Move
+from homing.ports import ClockMark, ClockReading, Move
 from homing.store import rows
 from homing.store.clock_marks import ClockMarks
 from homing.store.tx import Db
@@ -13,7 +13,8 @@ from store.scene import every
 
 DAY = 24 * HOUR
 BACK = Move(by_ms=-DAY, from_ms=NOW)
-MARK = ClockMark(steady_ms=NOW, clock_ms=NOW - DAY, since_ms=NOW - HOUR)
+READING = ClockReading(NOW, NOW - DAY, NOW - HOUR, "a kernel", 77, synchronised=True, apart=True)
+MARK = ClockMark(READING, NOW - HOUR)
 
 
 async def test_a_new_store_has_no_mark_and_then_the_last_one(db: Db) -> None:
@@ -21,20 +22,15 @@ async def test_a_new_store_has_no_mark_and_then_the_last_one(db: Db) -> None:
     assert await store.clock_mark() == (None, 0)
     assert await store.begin_clock(MARK, None, seen=None)
     assert await store.clock_mark() == (MARK, 0)
-    await store.mark_clock(NOW + 7, NOW + 9)
-    mark, _ = await store.clock_mark()
-    assert mark is not None
-    assert (mark.steady_ms, mark.since_ms) == (NOW + 7, MARK.since_ms)
-    if db.dialect == "sqlite":
-        assert mark.clock_ms == NOW + 9
-    else:
-        assert mark.clock_ms != NOW + 9, "the database's own clock"
+    later = ClockReading(NOW + 7, NOW + 9, NOW + 8)
+    await store.mark_clock(later)
+    assert await store.clock_mark() == (ClockMark(later, MARK.since_ms), 0)
 
 
 async def test_of_two_that_begin_at_once_one_is_told_to_look_again(db: Db) -> None:
     store = ClockMarks(db)
     assert await store.begin_clock(MARK, BACK, seen=None)
-    later = replace(MARK, steady_ms=NOW + 1)
+    later = replace(MARK, reading=replace(READING, steady_ms=NOW + 1))
     assert not await store.begin_clock(later, None, seen=None)
     assert not await store.begin_clock(later, None, seen=MARK), "times are still being moved"
     assert await store.move_times(limit=10) == 0

@@ -425,3 +425,21 @@ async def test_of_a_take_and_a_leave_at_once_nothing_stays_with_who_has_left(
         assert standing is not None
         assert {it.owner for it in standing.leases} == {None}
         await leases.leave(other.id)
+
+
+async def test_the_databases_clock_is_told_by_the_quickest_of_a_few_statements(db: Db) -> None:
+    """The first one on a connection is slow, and not by as much on its way back."""
+    read_at = iter((0, 900, 1_000, 1_040, 1_100, 1_400))
+    told = await Leases(db, monotonic_ns=lambda: next(read_at)).time()
+    assert (told.at_ns, told.round_ns) == (1_020, 40)
+    assert not told.apart, "the test and its database are on one machine"
+
+
+async def test_a_heartbeat_tells_when_it_read_the_databases_clock(leases: Leases) -> None:
+    one = await joined(leases)
+    read_at = iter((300, 400))
+    leases._monotonic_ns = lambda: next(read_at)
+    leases._clock = None
+    standing = await leases.renew(one.id, delivers=True, lease_ms=LEASE)
+    assert standing is not None
+    assert (standing.time.at_ns, standing.time.round_ns) == (350, 100)

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from homing.model import Delivery, Pauses, State, Subscription, Work
-from homing.ports import ClockMark, DueAsk, DueRows, Move, Place, Source
+from homing.ports import ClockMark, ClockReading, DueAsk, DueRows, Move, Place, Source
 from homing.store import unpaused
 from homing.store.admin import Admin
 from homing.store.clock_marks import ClockMarks
@@ -206,7 +206,7 @@ async def test_the_pauses_of_a_subscription_are_kept_and_move_with_the_clock(db:
     (kept,) = await admin.subscriptions_since(0)
     assert kept.pauses == pauses
     seen, _ = await clock.clock_mark()
-    await clock.begin_clock(ClockMark(NOW, NOW, 0), Move(-1_000, NOW), seen=seen)
+    await clock.begin_clock(ClockMark(ClockReading(NOW, NOW, NOW), 0), Move(-1_000, NOW), seen=seen)
     while await clock.move_times(limit=10):
         pass
     (after,) = await admin.subscriptions_since(0)

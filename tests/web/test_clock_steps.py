@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from structlog.testing import capture_logs
 
 from engine.world import DAY, HOUR, MINUTE, SECOND
 from homing.engine.timekeeper import Timekeeper
 from homing.ports import ClockState
 from homing.store.clock_marks import ClockMarks
-from homing.web.clock import clock_detail
+from homing.web.clock import clock_detail, clock_differs
 from web.asgi import Client
 from web.browse import Browser
 from web.house import House, live
@@ -78,6 +79,13 @@ def test_a_key_expires_by_the_wall_clock_which_people_read() -> None:
 
 def test_without_a_step_the_detail_says_that_all_is_well() -> None:
     assert clock_detail(ClockState()) == "The wall clock and steady time agree."
+
+
+@pytest.mark.parametrize("ahead_ms", [2_400, -2_400])
+def test_clocks_that_differ_by_seconds_do_not_agree(ahead_ms: int) -> None:
+    told = str(clock_detail(ClockState(ahead_ms=ahead_ms)))
+    assert "The wall clock and steady time differ by 2 s." in told
+    assert not clock_differs(ClockState(ahead_ms=ahead_ms), now=0), "but nobody needs to act"
 
 
 def test_a_step_is_logged_once() -> None:

@@ -10,7 +10,7 @@ import pytest
 from engine.world import always
 from homing.app import endpoints
 from homing.model import Health, State, Transition
-from homing.ports import FleetState, Lease, Member
+from homing.ports import DatabaseTime, FleetState, Lease, Member
 from homing.ports.views import Rollup
 from homing.web.dashboard.figures import percentile_ms, steps
 from homing.web.dashboard.pages.endpoints import bands
@@ -314,7 +314,7 @@ def _but(found: Any, health: Health) -> list[Any]:
 def test_the_map_of_a_fleet_names_who_holds_what() -> None:
     members = tuple(Member(n, n, f"host-{n}", "both", True, 0, 9) for n in (7, 8))
     leases = tuple(Lease(n, (7, 8, None, 99)[n % 4], 1) for n in range(256))
-    processes, cells = fleet_of(FleetState(0, members, leases))
+    processes, cells = fleet_of(FleetState(DatabaseTime(0, 0, 0), members, leases))
     assert [(it.mark, it.buckets) for it in processes] == [("A", 64), ("B", 64)]
     assert [it.mark for it in cells[:4]] == ["A", "B", "", ""]
     assert fleet_of(None) == ([], [])

@@ -1,9 +1,10 @@
 """Keeps steady time beside the engine: across restarts, and when the wall clock is stepped.
 
 The engine uses steady time and needs no timer for the clock; this module runs one beside it. A step
-of the wall clock is logged within a second, even while there is nothing to do. Steady time and the
-clock that it follows are marked in the store, so that the next start can check whether stored times
-fit its clock (``policy/restart``), and move them if they do not, before anything is sent.
+of the wall clock is logged within a second, even while there is nothing to do. Steady time and
+what the machine's clocks show are marked in the store, so that the next start can tell how far
+steady time has come (``policy/restart``). It begins there, or moves stored times, before anything
+is sent.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import msgspec
 import structlog
 
 from homing.errors import HomingError
@@ -23,6 +25,7 @@ CHECK_EVERY_S = 1.0
 MARK_EVERY_CHECKS = 300  # A clock that was set during a downtime is noticed with this precision.
 MARK_WITHIN_S = 1.0  # A stop does not wait longer for a store that does not reply.
 MOVE_ROWS = 500  # in one transaction
+NEAR_MS = 1_000  # With a smaller difference it does not matter whether other processes run.
 
 
 class Timekeeper:
@@ -34,36 +37,45 @@ class Timekeeper:
         self._due = False  # a mark that must be written, and could not be
 
     async def begin(self, *, others: Callable[[], Awaitable[bool]] | None = None) -> int:
-        """Move stored times to this clock; returns how far ahead of it steady time must begin.
+        """Make stored times fit; returns how far ahead of the clock steady time must begin.
 
-        That is 0 unless ``others`` returns that other processes run on this store: they use the
-        steady time of the stored times, and so must this process.
+        Where the difference is large, stored times are moved instead, unless ``others`` returns
+        that other processes run on this store: they use the steady time of the stored times, and so
+        must this process.
         """
         while True:
             while moved := await self._store.move_times(limit=MOVE_ROWS):
                 log.info("stored times were moved", rows=moved)
             seen, newest = await self._store.clock_mark()
-            now = self._clock.now()
+            now = self._clock.read()
             fit = resume(
-                steady_ms=None if seen is None else seen.steady_ms,
-                clock_ms=0 if seen is None else seen.clock_ms,
+                mark=None if seen is None else seen.reading,
                 since_ms=0 if seen is None else seen.since_ms,
                 newest_ms=newest,
                 now=now,
             )
-            move = None
+            if abs(fit.ahead_ms) > NEAR_MS and others is not None and await others():
+                return fit.beside_ms
+            if not fit.is_told and abs(fit.ahead_ms) > NEAR_MS:
+                log.warning(
+                    "how long no process ran is not known: the machine was restarted or is another "
+                    "one, and its clock is not synchronised; every wait goes on as if no time had "
+                    "passed",
+                    clock_ahead_s=-fit.ahead_ms / 1000,
+                )
+            move, ahead = None, fit.ahead_ms
             if fit.move_by_ms:
-                if others is not None and await others():
-                    return -fit.move_by_ms
+                ahead = 0
                 move = Move(fit.move_by_ms, fit.move_from_ms)
                 log.warning(
                     "the clock was set since the times in the store were written; due times, "
                     "windows, probes and holds are moved, so that every wait stays as it was",
                     move_by_s=fit.move_by_ms / 1000,
                 )
-            mark = ClockMark(steady_ms=now, clock_ms=now, since_ms=fit.since_ms)
+            reading = msgspec.structs.replace(now, steady_ms=now.steady_ms + ahead)
+            mark = ClockMark(reading, fit.since_ms)
             if await self._store.begin_clock(mark, move, seen=seen) and move is None:
-                return 0  # Otherwise times must be moved, or another process began meanwhile.
+                return ahead  # Otherwise times must be moved, or another process began meanwhile.
 
     async def run(self) -> None:
         """Check the clock once a second, until cancelled."""
@@ -89,10 +101,10 @@ class Timekeeper:
         return True
 
     async def mark(self) -> None:
-        """Store both clocks; if that fails, the next check tries again."""
+        """Store what the clocks show; if that fails, the next check tries again."""
         try:
             async with asyncio.timeout(MARK_WITHIN_S):
-                await self._store.mark_clock(self._clock.now(), self._clock.wall())
+                await self._store.mark_clock(self._clock.read())
         except (HomingError, TimeoutError) as error:
             self._due = True
             log.warning("the clock mark could not be stored; trying again", error=str(error))

@@ -6,6 +6,7 @@ API keys. Each method is one transaction. A store that cannot commit raises ``St
 and nothing of the call is stored.
 """
 
+from homing.policy.restart import ClockReading
 from homing.ports.admin import (
     CATALOG_GAP,
     AdminStore,
@@ -17,7 +18,14 @@ from homing.ports.admin import (
     ReplayFilter,
     ReplayJob,
 )
-from homing.ports.clock import Clock, ClockMark, ClockState, ClockStore, Move
+from homing.ports.clock import (
+    Clock,
+    ClockMark,
+    ClockState,
+    ClockStore,
+    DatabaseTime,
+    Move,
+)
 from homing.ports.encryption import Claim, EncryptionStore
 from homing.ports.fleet import FleetState, FleetStore, FleetView, Lease, Member, NotificationBus
 from homing.ports.flow import (
@@ -70,8 +78,10 @@ __all__ = [
     "CleanupStep",
     "Clock",
     "ClockMark",
+    "ClockReading",
     "ClockState",
     "ClockStore",
+    "DatabaseTime",
     "DeliveryFilter",
     "DeliveryRow",
     "DueAsk",

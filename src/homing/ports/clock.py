@@ -6,6 +6,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from homing.policy.restart import ClockReading
+
 
 class ClockState(Struct, frozen=True):
     """The difference between the wall clock of this machine and steady time."""
@@ -31,12 +33,14 @@ class Clock(Protocol):
     def state(self) -> ClockState:
         """How far the wall clock is from steady time, and its steps."""
 
+    def read(self) -> ClockReading:
+        """Steady time, and what this machine's clocks show at the same moment."""
+
 
 class ClockMark(Struct, frozen=True):
-    """Steady time and the clock that it follows, at one moment."""
+    """The clocks of the last process, as it stored them."""
 
-    steady_ms: int
-    clock_ms: int  # the wall clock; in a fleet the database's
+    reading: ClockReading
     since_ms: int  # stored times from then on are all in one steady time
 
 
@@ -47,14 +51,23 @@ class Move(Struct, frozen=True):
     from_ms: int
 
 
+class DatabaseTime(Struct, frozen=True):
+    """What the database's clock showed, and when that was by this process's monotonic clock."""
+
+    ms: int
+    at_ns: int  # monotonic: half-way between the statement and its reply
+    round_ns: int  # how long that took
+    apart: bool = False  # The database is on another machine.
+
+
 class ClockStore(Protocol):
     """The mark of the clock, and the times of pending deliveries and endpoints."""
 
     async def clock_mark(self) -> tuple[ClockMark | None, int]:
         """The mark, or None; and when the newest event was accepted, or 0."""
 
-    async def mark_clock(self, steady_ms: int, clock_ms: int) -> None:
-        """Store the mark. On PostgreSQL the database's clock is used instead of ``clock_ms``."""
+    async def mark_clock(self, reading: ClockReading) -> None:
+        """Store the mark."""
 
     async def begin_clock(
         self, mark: ClockMark, move: Move | None, *, seen: ClockMark | None

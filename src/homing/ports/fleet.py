@@ -7,6 +7,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from homing.ports.clock import DatabaseTime
+
 
 class Member(Struct, frozen=True):
     """A process of the fleet."""
@@ -31,9 +33,14 @@ class Lease(Struct, frozen=True):
 class FleetState(Struct, frozen=True):
     """The result of a heartbeat."""
 
-    now: int  # the database's clock
+    time: DatabaseTime
     members: tuple[Member, ...]  # all live processes, including this one
     leases: tuple[Lease, ...]  # all 256, by bucket
+
+    @property
+    def now(self) -> int:
+        """The database's clock."""
+        return self.time.ms
 
 
 class FleetView(Struct, frozen=True):
@@ -60,6 +67,9 @@ class FleetStore(Protocol):
         nodes: Sequence[int] = ...,
     ) -> Member:
         """Register a process with a new id and one of these nodes. Unavailable if all are taken."""
+
+    async def time(self) -> DatabaseTime:
+        """The database's clock, as exactly as a few statements can tell."""
 
     async def renew(self, member_id: int, *, delivers: bool, lease_ms: int) -> FleetState | None:
         """A heartbeat; None if this process was silent for so long that another took its node."""

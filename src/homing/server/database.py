@@ -18,7 +18,7 @@ from homing.engine.engine import LEAVE_MS
 from homing.engine.fleet.membership import FleetParts
 from homing.errors import BadSetting, HomingError
 from homing.model import Ids
-from homing.net.clock import monotonic
+from homing.net.clock import monotonic_ns
 from homing.policy.encryption import KeyRing
 from homing.ports import (
     AdminStore,
@@ -184,7 +184,7 @@ async def _in_a_fleet(settings: Settings) -> Stores:
     if database.listen_url:
         line = Connector(database.listen_url)
     fleet_db = db.with_own_connections()
-    wire, leases = PostgresNotificationBus(db, line), Leases(fleet_db)
+    wire, leases = PostgresNotificationBus(db, line), Leases(fleet_db, monotonic_ns=monotonic_ns)
     writer: PostgresWriterProcess | None = None
 
     async def close() -> None:
@@ -202,7 +202,7 @@ async def _in_a_fleet(settings: Settings) -> Stores:
             lease_ms=lease_ms,
             nodes=settings.fleet.nodes,
         )
-        fleet = FleetParts(leases, wire, me, lease_ms=lease_ms, joined_s=monotonic())
+        fleet = FleetParts(leases, wire, me, lease_ms=lease_ms)
         flow = Flow(db, node=me.node)
         if in_process:
             writer = PostgresWriterProcess(db.spec, node=me.node, environ=environ_of_children())

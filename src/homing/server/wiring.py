@@ -29,7 +29,7 @@ from homing.engine.portal import Portal
 from homing.engine.relay import Relay
 from homing.engine.timekeeper import Timekeeper, others_run
 from homing.model import Verification
-from homing.net.clock import SystemClock, monotonic
+from homing.net.clock import SystemClock
 from homing.net.dial import OwnReceiver
 from homing.net.identity_files import read_identity
 from homing.net.mail import SmtpMailer, SmtpOptions
@@ -119,7 +119,7 @@ async def running(
         )
         _warn_of_certificates(settings)
         if clock is None:
-            clock, fleet = _system_clock(fleet, shutdown)
+            clock, fleet = await _system_clock(fleet, shutdown)
         else:  # A clock that a test moves does not tell how long a connection was idle: keep none.
             sending = msgspec.structs.replace(sending, idle_connections_max=0)
         telemetry = make_telemetry(settings, stores.fleet)
@@ -288,16 +288,15 @@ def with_fields(options: EngineOptions, settings: Settings, stores: Stores) -> E
 # --- time -----------------------------------------------------------------------------------
 
 
-def _system_clock(
+async def _system_clock(
     fleet: FleetParts | None, shutdown: Shutdown | None
 ) -> tuple[Clock, FleetParts | None]:
     """This process's clock; in a fleet all clocks follow the database's."""
     clock = SystemClock()
     if fleet is not None:
-        since_ms = round((monotonic() - fleet.joined_s) * 1000)  # The database may have been slow.
-        clock.begin_at(fleet.me.started_at + since_ms)
+        clock.begin_with(await fleet.store.time())
         stop = _terminate if shutdown is None else shutdown.request
-        fleet = msgspec.structs.replace(fleet, on_clock=clock.follow, on_expelled=stop)
+        fleet = msgspec.structs.replace(fleet, on_clock=clock.follow_database, on_expelled=stop)
     return clock, fleet
 
 
@@ -315,8 +314,7 @@ async def _start_timekeeper(stores: Stores, clock: Clock, fleet: FleetParts | No
 
     ahead = await keeper.begin(others=others)
     if ahead and isinstance(clock, SystemClock):
-        clock.begin_at(clock.now() + ahead)
-        clock.follow(-ahead)
+        clock.go_on_at(clock.now() + ahead)
     return keeper
 
 

@@ -22,7 +22,7 @@ from contextvars import Context
 from itertools import count
 from typing import Any, TypeVar
 
-from homing.ports import ClockState
+from homing.ports import ClockReading, ClockState
 
 T = TypeVar("T")
 
@@ -140,11 +140,22 @@ class OrderlyLoop(VirtualLoop):
 
 
 class VirtualClock:
-    """The loop's time as the engine's clock."""
+    """The loop's time as the engine's clock.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, start_ms: int = START_MS) -> None:
+    ``kernel`` names the run of the kernel, ``synchronised`` is what that says of the wall clock.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        start_ms: int = START_MS,
+        kernel: str = "first",
+        synchronised: bool = False,
+    ) -> None:
         assert isinstance(loop, VirtualLoop)
         self._loop_ms = loop.time_ms
+        self._kernel, self._synchronised = kernel, synchronised
         self._start_ms = start_ms
         self._ahead_ms = 0  # of the wall clock
         self._state = ClockState()
@@ -160,6 +171,22 @@ class VirtualClock:
 
     def state(self) -> ClockState:
         return self._state
+
+    def read(self) -> ClockReading:
+        return ClockReading(
+            steady_ms=self.now(),
+            clock_ms=self.wall(),
+            wall_ms=self.wall(),
+            boot_id=self._kernel,
+            boot_ms=self._loop_ms(),
+            synchronised=self._synchronised,
+        )
+
+    def go_on_at(self, now_ms: int) -> None:
+        """Begin where steady time was; the wall clock stays as it is."""
+        by_ms = now_ms - self.now()
+        self._start_ms += by_ms
+        self._ahead_ms -= by_ms
 
     def step(self, by_ms: int) -> None:
         """Set the wall clock; the step is noticed at once, and steady time stays as it was."""

@@ -10,9 +10,10 @@ import msgspec
 
 from homing.model import Pauses
 from homing.policy.pause import moved
-from homing.ports import ClockMark, Move
+from homing.ports import ClockMark, ClockReading, Move
 from homing.store.tx import Db, Row, Tx, transaction
 
+_MOVING = 8  # the place of ``moving`` in the row, after those of the mark
 _FIRST = "endpoint"
 _NEXT = {"endpoint": "pending", "pending": "subscription", "subscription": ""}
 
@@ -29,13 +30,8 @@ class ClockMarks:
         return _mark(await tx.one("clock_mark")), int(newest[0]) if newest else 0
 
     @transaction()
-    async def mark_clock(self, tx: Tx, steady_ms: int, clock_ms: int) -> None:
-        at = clock_ms
-        if self._db.dialect == "postgres":
-            row = await tx.one("database_now")
-            assert row is not None
-            at = int(row[0])
-        await tx.all("clock_mark_set", steady_ms=steady_ms, clock_ms=at)
+    async def mark_clock(self, tx: Tx, reading: ClockReading) -> None:
+        await tx.all("clock_mark_set", **_stored(reading))
 
     @transaction()
     async def begin_clock(
@@ -43,12 +39,11 @@ class ClockMarks:
     ) -> bool:
         row = await tx.one("clock_mark_hold")
         assert row is not None
-        if _mark(row) != seen or row[3]:
+        if _mark(row) != seen or row[_MOVING]:
             return False
         await tx.all(
             "clock_mark_begin",
-            steady_ms=mark.steady_ms,
-            clock_ms=mark.clock_ms,
+            **_stored(mark.reading),
             since_ms=mark.since_ms,
             moving="" if move is None else _FIRST,
             move_by_ms=0 if move is None else move.by_ms,
@@ -60,7 +55,7 @@ class ClockMarks:
     async def move_times(self, tx: Tx, *, limit: int) -> int:
         row = await tx.one("clock_mark_hold")
         assert row is not None
-        moving, by_ms, from_ms, after_id = row[3:]
+        moving, by_ms, from_ms, after_id = row[_MOVING:]
         while moving:
             step = await tx.one(f"move_{moving}_step", after_id=after_id, limit=limit)
             assert step is not None
@@ -95,4 +90,20 @@ async def _move_pauses(tx: Tx, after_id: int, upto_id: int, move: Move) -> None:
 
 
 def _mark(row: Row | None) -> ClockMark | None:
-    return None if row is None or row[1] == 0 else ClockMark(*row[:3])
+    if row is None or row[1] == 0:
+        return None
+    steady, clock, wall, boot_id, boot, synchronised, apart, since = row[:_MOVING]
+    reading = ClockReading(steady, clock, wall, boot_id, boot, synchronised > 0, apart > 0)
+    return ClockMark(reading, since)
+
+
+def _stored(reading: ClockReading) -> dict[str, int | str]:
+    return {
+        "steady_ms": reading.steady_ms,
+        "clock_ms": reading.clock_ms,
+        "wall_ms": reading.wall_ms,
+        "boot_id": reading.boot_id,
+        "boot_ms": reading.boot_ms,
+        "synchronised": int(reading.synchronised),
+        "apart": int(reading.apart),
+    }

@@ -12,9 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from homing.errors import LostLeases, Unavailable
 from homing.model import NODE_BITS
-from homing.ports import FleetState, Lease, Member
+from homing.ports import DatabaseTime, FleetState, Lease, Member
 from homing.store.catalog_versions import raise_catalog_above
 from homing.store.tx import Db, Row, Tx, transaction
+
+TIME_READS = 3
 
 NODES = 1 << NODE_BITS
 LEASE_MAX_MS = 120_000  # No setting allows a longer one.
@@ -51,18 +53,39 @@ def member(row: Row) -> Member:
 
 
 class Leases:
-    """``FleetStore`` on a database; ``clock`` stands in for its clock in tests."""
+    """``FleetStore`` on a database.
 
-    def __init__(self, db: Db, clock: Callable[[], int] | None = None) -> None:
+    ``monotonic_ns`` tells when the database's clock was read; ``clock`` stands in for that clock in
+    tests.
+    """
+
+    def __init__(
+        self,
+        db: Db,
+        clock: Callable[[], int] | None = None,
+        *,
+        monotonic_ns: Callable[[], int] = lambda: 0,
+    ) -> None:
         self._db = db
-        self._clock = clock
+        self._clock, self._monotonic_ns = clock, monotonic_ns
 
     async def _now(self, tx: Tx) -> int:
+        return (await self._time(tx)).ms
+
+    async def _time(self, tx: Tx) -> DatabaseTime:
+        asked = self._monotonic_ns()
         if self._clock is not None:
-            return self._clock()
+            return DatabaseTime(self._clock(), asked, 0)
         row = await tx.one("database_now")
         assert row is not None
-        return int(row[0])
+        round_ns = self._monotonic_ns() - asked
+        return DatabaseTime(int(row[0]), asked + round_ns // 2, round_ns, row[1] > 0)
+
+    @transaction(read_only=True)
+    async def time(self, tx: Tx) -> DatabaseTime:
+        # The first statement on a connection takes longer one way than the other.
+        times = [await self._time(tx) for _ in range(TIME_READS)]
+        return min(times, key=lambda it: it.round_ns)
 
     @transaction()
     async def join(
@@ -90,7 +113,8 @@ class Leases:
     async def renew(
         self, tx: Tx, member_id: int, *, delivers: bool, lease_ms: int
     ) -> FleetState | None:
-        now = await self._now(tx)
+        time = await self._time(tx)
+        now = time.ms
         renewed = await tx.one(
             "process_renew", id=member_id, delivers=int(delivers), expires_at=now + lease_ms
         )
@@ -103,7 +127,7 @@ class Leases:
                 "processes_shorten", max_expires_at=now + LEASE_MAX_MS, until=now + lease_ms
             )
         leases = tuple(Lease(*row) for row in await tx.all("leases"))
-        return FleetState(now, tuple(it for it in members if it.expires_at > now), leases)
+        return FleetState(time, tuple(it for it in members if it.expires_at > now), leases)
 
     @transaction()
     async def take(self, tx: Tx, member_id: int, wanted: Mapping[int, int]) -> dict[int, int]:

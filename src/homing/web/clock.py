@@ -7,7 +7,8 @@ from homing.ports import ClockState
 from homing.web.schemas import ClockShown
 from homing.web.show import time_text
 
-DIFFERENCE_MS = 60_000  # a larger difference is reported
+AGREE_MS = 10  # With a larger difference the clocks do not agree.
+DIFFERENCE_MS = 60_000  # a larger difference is reported everywhere
 STEP_REPORTED_MS = 3_600_000  # how long a step is reported
 
 
@@ -38,9 +39,11 @@ def _step(clock: ClockState) -> Sentence | None:
 
 
 def _difference(clock: ClockState) -> Sentence | None:
-    if abs(clock.ahead_ms) <= DIFFERENCE_MS:
+    if abs(clock.ahead_ms) <= AGREE_MS:
         return None
     difference = Span(abs(clock.ahead_ms))
+    if abs(clock.ahead_ms) <= DIFFERENCE_MS:
+        return say("The wall clock and steady time differ by {difference}.", difference=difference)
     if clock.ahead_ms > 0:
         return say(
             "Schedules, and the times that the API and the dashboard show, are {difference} behind "

@@ -31,7 +31,7 @@ from homing.engine.settle import Settler
 from homing.errors import DatabaseBehind, HomingError
 from homing.model import SPEC, id_floor, id_time
 from homing.policy.shares import BUCKETS, plan, ranges
-from homing.ports import FleetState, FleetStore, Member, NotificationBus
+from homing.ports import DatabaseTime, FleetState, FleetStore, Member, NotificationBus
 
 log = structlog.get_logger("homing.fleet")
 
@@ -47,10 +47,10 @@ WALK = 32  # buckets in one step of the slow round
 AGAIN_MS = 500
 QUIET_MS = 20
 DEADLINE_MAX_MS = int(SPEC["deadline_ms"].max)  # the longest that a request may take
-ROUND_MAX_MS = 1_000  # a slower reply says too little about the database's clock
+ROUND_MAX_NS = 1_000_000_000  # a slower reply says too little about the database's clock
 
 
-_NO_STATE = FleetState(0, (), ())
+_NO_STATE = FleetState(DatabaseTime(0, 0, 0), (), ())
 
 
 class FleetParts(Struct, frozen=True):
@@ -60,8 +60,7 @@ class FleetParts(Struct, frozen=True):
     bus: NotificationBus
     me: Member
     lease_ms: int
-    joined_s: float = 0.0  # monotonic: when ``me.started_at`` was the database's time
-    on_clock: Callable[[int], None] = lambda _ahead_ms: None  # of the database's clock
+    on_clock: Callable[[DatabaseTime], None] = lambda _time: None  # the database's
     on_expelled: Callable[[], None] = lambda: None  # another process has this node number
 
 
@@ -165,8 +164,8 @@ class Fleet:
             if standing is None:
                 self._expelled()
                 return
-            if (replied_at := self._clock.now()) - asked_at <= ROUND_MAX_MS:
-                self._parts.on_clock(standing.now - (asked_at + replied_at) // 2)
+            if standing.time.round_ns <= ROUND_MAX_NS:
+                self._parts.on_clock(standing.time)
             self._compare_leases(standing)
             if asked_at >= self._ownership.good_until:  # No process waited for this one to read.
                 await self._refresh()

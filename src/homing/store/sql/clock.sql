@@ -1,22 +1,30 @@
 -- The clock mark, and the move of stored times after the clock was set.
 
 -- name: clock_mark
-SELECT steady_ms, clock_ms, since_ms, moving, move_by_ms, move_from_ms, moved_upto FROM clock_mark;
+SELECT steady_ms, clock_ms, wall_ms, boot_id, boot_ms, synchronised, apart, since_ms,
+    moving, move_by_ms, move_from_ms, moved_upto
+FROM clock_mark;
 
 -- name: clock_mark_hold [sqlite]
 -- Two processes that move times do so one after the other.
-SELECT steady_ms, clock_ms, since_ms, moving, move_by_ms, move_from_ms, moved_upto FROM clock_mark;
+SELECT steady_ms, clock_ms, wall_ms, boot_id, boot_ms, synchronised, apart, since_ms,
+    moving, move_by_ms, move_from_ms, moved_upto
+FROM clock_mark;
 
 -- name: clock_mark_hold [postgres]
-SELECT steady_ms, clock_ms, since_ms, moving, move_by_ms, move_from_ms, moved_upto FROM clock_mark
+SELECT steady_ms, clock_ms, wall_ms, boot_id, boot_ms, synchronised, apart, since_ms,
+    moving, move_by_ms, move_from_ms, moved_upto
+FROM clock_mark
 FOR UPDATE;
 
 -- name: clock_mark_set
-UPDATE clock_mark SET steady_ms = :steady_ms, clock_ms = :clock_ms;
+UPDATE clock_mark SET steady_ms = :steady_ms, clock_ms = :clock_ms, wall_ms = :wall_ms,
+    boot_id = :boot_id, boot_ms = :boot_ms, synchronised = :synchronised, apart = :apart;
 
 -- name: clock_mark_begin
-UPDATE clock_mark SET steady_ms = :steady_ms, clock_ms = :clock_ms, since_ms = :since_ms,
-    moving = :moving, move_by_ms = :move_by_ms, move_from_ms = :move_from_ms, moved_upto = 0;
+UPDATE clock_mark SET steady_ms = :steady_ms, clock_ms = :clock_ms, wall_ms = :wall_ms,
+    boot_id = :boot_id, boot_ms = :boot_ms, synchronised = :synchronised, apart = :apart,
+    since_ms = :since_ms, moving = :moving, move_by_ms = :move_by_ms, move_from_ms = :move_from_ms, moved_upto = 0;
 
 -- name: clock_move_on
 UPDATE clock_mark SET moving = :moving, moved_upto = :moved_upto;

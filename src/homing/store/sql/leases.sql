@@ -1,11 +1,13 @@
 -- Processes and leases. A lease ends with its owner's heartbeat: renewing 256 leases writes one row.
 
 -- name: database_now [sqlite]
--- All processes judge leases by the database's clock.
-SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER);
+-- All processes judge leases by the database's clock. 1: that is not the clock of this machine.
+SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER), 0;
 
 -- name: database_now [postgres]
-SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint;
+-- Through a Unix socket there are no addresses, and on one machine they are equal.
+SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
+       coalesce((host(inet_server_addr()) <> host(inet_client_addr()))::int, 0);
 
 -- name: join_hold [sqlite]
 -- Processes join one after the other.

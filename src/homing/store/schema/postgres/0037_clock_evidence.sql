@@ -1,0 +1,7 @@
+-- What tells a start how much time has really passed since the clock was marked, however it was set.
+
+ALTER TABLE clock_mark ADD COLUMN wall_ms bigint NOT NULL DEFAULT 0;       -- of the machine that marked it
+ALTER TABLE clock_mark ADD COLUMN boot_id text NOT NULL DEFAULT '';      -- of its kernel; '': unknown
+ALTER TABLE clock_mark ADD COLUMN boot_ms bigint NOT NULL DEFAULT 0;       -- since that kernel started
+ALTER TABLE clock_mark ADD COLUMN synchronised bigint NOT NULL DEFAULT 0;  -- 1: its wall clock was right, as the kernel said
+ALTER TABLE clock_mark ADD COLUMN apart bigint NOT NULL DEFAULT 0;         -- 1: the database was on another machine
