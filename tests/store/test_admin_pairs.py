@@ -60,7 +60,7 @@ async def test_both_are_written_with_one_version(db: Db) -> None:
 async def test_the_pending_of_both_follow_to_a_new_url(db: Db) -> None:
     pair = await Pair(db).made()
     moved = replace(pair.main, url=pair.new.url, token="new")
-    await pair.change(moved, twin_after(moved, pair.twin), pair.new)
+    await pair.change(moved, twin_after(moved, pair.twin, now=0), pair.new)
     assert (pair.twin.url, pair.twin.endpoint_id, pair.twin.token) == (
         pair.new.url,
         pair.new.id,
@@ -89,7 +89,7 @@ async def test_a_pair_that_was_changed_meanwhile_is_left_as_it_is(db: Db, what: 
     version = await pair.admin.catalog_version()
     moved = replace(pair.main, url=pair.new.url)
     with pytest.raises(StaleCatalog):
-        await pair.change(moved, twin_after(moved, pair.twin), pair.new)
+        await pair.change(moved, twin_after(moved, pair.twin, now=0), pair.new)
     with pytest.raises(StaleCatalog):
         await pair.delete(pair.main, pair.twin)
     assert await pair.admin.catalog_version() == version

@@ -11,6 +11,7 @@ import pytest
 from engine.world import Hit, always
 from homing.model import show_id
 from homing.policy.signature import Signer
+from homing.policy.workfront import BOTH_VERSIONS_MS
 from homing.policy.workfront_ids import read_either_id
 from homing.web.workfront.api import BASE
 from web.browse import Browser, text
@@ -263,5 +264,87 @@ def test_a_change_of_both_is_one_version_of_the_catalog() -> None:
         numbers = [read_either_id("sub", it) or 0 for it in (made, twin)]
         rows = [await views.subscription(number) for number in numbers]
         assert len({row.version for row in rows if row is not None}) == 1
+
+    live(story)
+
+
+# --- the end of the five minutes --------------------------------------------------------------
+
+
+async def listed(house: House) -> dict[str, bool]:
+    """Whether each listed subscription is active, by the version that it sends."""
+    items = (await house.client.get("/v1/subscriptions")).json["items"]
+    return {one["workfront"]["version"]: one["active"] for one in items}
+
+
+def test_after_five_minutes_there_is_one_subscription_again() -> None:
+    async def story(house: House) -> None:
+        await two_versions(house)
+        assert set(await sent(house)) == {"v1", "v2"}
+        assert await listed(house) == {"v1": True, "v2": True}
+        await house.world.wait(BOTH_VERSIONS_MS)
+        assert await listed(house) in ({"v1": True}, {"v1": True, "v2": False})
+        await house.world.wait(2 * MINUTE)
+        assert await listed(house) == {"v1": True}
+        assert set(await sent(house)) == {"v1"}
+
+    live(story)
+
+
+def test_deliveries_in_the_old_version_are_finished_first() -> None:
+    async def story(house: House) -> None:
+        house.world.sender.scripts[URL] = always(500)
+        made = await two_versions(house)
+        await update(house)
+        await house.world.wait(30 * MINUTE)
+        assert await listed(house) == {"v1": True, "v2": False}
+        await by_api(house, made, url=NEW_URL)  # It follows, and does not begin again.
+        assert await listed(house) == {"v1": True, "v2": False}
+        await house.world.wait(3 * 60 * MINUTE)
+        assert {one["status"] for one in await house.deliveries()} == {"delivered"}
+        assert await listed(house) == {"v1": True}
+
+    live(story)
+
+
+def test_a_second_change_of_the_version_begins_five_minutes_again() -> None:
+    async def story(house: House) -> None:
+        made = await two_versions(house)
+        await house.world.wait(BOTH_VERSIONS_MS + 1_000)
+        await house.client.call("PUT", f"{BASE}/{made}/version", json={"version": "v2"})
+        await house.world.wait(4 * MINUTE)
+        assert set(await sent(house)) == {"v1", "v2"}
+        await house.world.wait(3 * MINUTE)
+        assert await listed(house) == {"v2": True}
+        assert set(await sent(house)) == {"v2"}
+
+    live(story)
+
+
+@pytest.mark.parametrize("after_ms", [0, 4 * MINUTE, 30 * MINUTE])
+def test_it_ends_after_a_restart_too(after_ms: int) -> None:
+    async def story(house: House) -> None:
+        house.world.sender.scripts[URL] = always(500)
+        await two_versions(house)
+        await update(house)
+        await house.world.wait(after_ms)
+        await house.world.crash()
+        later = House(house.world)
+        await house.world.wait(BOTH_VERSIONS_MS + 2 * MINUTE)
+        assert await listed(later) == {"v1": True, "v2": False}
+        del house.world.sender.scripts[URL]
+        await house.world.wait(3 * 60 * MINUTE)
+        assert await listed(later) == {"v1": True}
+
+    live(story)
+
+
+def test_it_never_counts_for_the_quota_of_subscriptions() -> None:
+    async def story(house: House) -> None:
+        await two_versions(house)
+        assert await house.world.views.subscriptions_of("default", limit=9) == 1
+        await house.world.wait(10 * MINUTE)
+        await create(house, url=NEW_URL)
+        assert await house.world.views.subscriptions_of("default", limit=9) == 2
 
     live(story)

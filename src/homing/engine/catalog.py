@@ -48,6 +48,7 @@ class Catalog:
         self.pulled: set[int] = set()  # subscriptions without a URL: their events are read
         self.ordered: set[int] = set()  # subscriptions with an order by key
         self._twins: dict[int, int] = {}  # subscription → the one that sends its old version
+        self.on_twin: Callable[[Subscription], None] = lambda _twin: None  # it was added or changed
         self._wants: dict[str, TenantWants] = {}  # by tenant: only subscriptions with conditions
         self._changed: dict[str, int] = {}  # by tenant: the version of its last change
         self._signing_keys: dict[str, SigningKeys] = {}
@@ -331,6 +332,7 @@ class Catalog:
             return
         if subscription.deleted_at is None:
             self._twins[own.twin_of] = subscription.id
+            self.on_twin(subscription)
         elif self._twins.get(own.twin_of) == subscription.id:
             del self._twins[own.twin_of]
 

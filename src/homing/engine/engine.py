@@ -44,6 +44,7 @@ from homing.engine.replay import Replayer
 from homing.engine.settle import Settler
 from homing.engine.tenant_moves import TenantMoves
 from homing.engine.tracing import Tracing
+from homing.engine.version_twins import VersionTwins
 from homing.model import Attempt, Delivery, Endpoint, Ids, Lane, SigningKeys, Subscription
 from homing.policy.admission import EventDraft, SubscriptionDraft
 from homing.policy.backfill import PastStart
@@ -144,6 +145,7 @@ class Engine:
             process=None if fleet is None else fleet.me.id,
         )
         self._operator = Operator(core, dispatcher, settler, maintenance)
+        self._version_twins = VersionTwins(core, self._operator)
         self.erasures = Eraser(core)
         self.event_types = EventTypes(core)
         self.event_check = EventCheck(core, core.options.checks, core.options.tenant_checks)
@@ -307,6 +309,7 @@ class Engine:
         except TimeoutError:
             log.warning("stopped while publishes waited for the store; their callers get no reply")
         self._replayer.stop()
+        self._version_twins.stop()
         self.erasures.stop()
         self._tenant_moves.stop()
         try:

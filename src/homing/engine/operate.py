@@ -14,6 +14,7 @@ from homing.engine.challenges import Challenges
 from homing.engine.core import Core
 from homing.engine.dispatch import Dispatcher
 from homing.engine.maintenance import Maintenance
+from homing.engine.queue import TOP_ID
 from homing.engine.sample import sample_work
 from homing.engine.settle import Settler
 from homing.errors import (
@@ -68,6 +69,7 @@ NOTHING_TO_PAUSE = say(
     "its readers read them."
 )
 UNVERIFIED = say("The receiver has not proved that it owns the URL: verify the subscription first.")
+TWIN_REST_MS = 60_000
 CLEANUP_WAIT_S = 2.0  # that a change waits for its cleanup jobs, which continue after it
 
 
@@ -317,8 +319,8 @@ class Operator:
         before, after = old.workfront, new.workfront
         if before is not None and after is not None and before.version != after.version:
             standing = twin_of(old, twin, new_id=self._ids.take(now), now=now)
-            return twin_after(new, standing)
-        return None if twin is None else twin_after(new, twin)
+            return twin_after(new, standing, now=now)
+        return None if twin is None else twin_after(new, twin, now=now)
 
     async def _replace_once(
         self, subscription: Subscription, *, twin: Subscription | None
@@ -369,6 +371,41 @@ class Operator:
             await self._cleanup_jobs()
             return
         raise Unavailable(_TOO_MANY_CHANGES)
+
+    async def end_twin(self, twin: Subscription) -> None:
+        """Set a twin inactive whose time is over, or delete it if none of its deliveries is left.
+
+        A minute lies between both: until then a delivery in flight may belong to another endpoint.
+        Raises StaleCatalog or NotFound if it was changed or deleted.
+        """
+        now = self._clock.now()
+        if twin.active:
+            ended = msgspec.structs.replace(twin, active=False)
+            await self._notify_peers(await self._replace_once(ended, twin=None))
+        elif now - twin.updated_at >= TWIN_REST_MS and not await self._has_pending(twin):
+            gone = await self._delete_once(twin.id, twin, None)
+            await self._notify_peers(gone)
+            await self._cleanup_jobs()
+
+    async def _has_pending(self, subscription: Subscription) -> bool:
+        """Whether a delivery of a subscription is pending; its endpoint's are read in pages."""
+        if any(it.subscription_id == subscription.id for it in await self._admin.cleanup_jobs()):
+            return True  # They may be at another endpoint.
+        after_id, limit = 0, self._options.step_rows
+        while True:
+            rows = await self._flow.older(
+                subscription.endpoint_id,
+                bucket=bucket_of(subscription.tenant, subscription.url),
+                after_id=after_id,
+                before_id=TOP_ID,
+                limit=limit,
+            )
+            if any(row.subscription_id == subscription.id for row in rows):
+                return True
+            if len(rows) < limit:
+                return False
+            after_id = rows[-1].id
+            await asyncio.sleep(0.01)
 
     async def _delete_once(
         self, subscription_id: int, old: Subscription | None, twin: Subscription | None

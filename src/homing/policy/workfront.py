@@ -60,10 +60,10 @@ def frame_of(subscription: Subscription) -> Frame:
     return Frame(encode(shown), encode(own.version), own.base64, own.version == V1)
 
 
-def twin_after(subscription: Subscription, twin: Subscription) -> Subscription:
+def twin_after(subscription: Subscription, twin: Subscription, *, now: int) -> Subscription:
     """The twin after a change of its subscription: all settings are the same for both.
 
-    With a format that has no versions the twin becomes inactive.
+    With a format that has no versions the twin becomes inactive, as after its time.
     """
     own = subscription.workfront or Workfront()
     was = twin.workfront or Workfront()
@@ -72,7 +72,11 @@ def twin_after(subscription: Subscription, twin: Subscription) -> Subscription:
         id=twin.id,
         created_at=twin.created_at,
         version=twin.version,
-        active=subscription.active and subscription.format is Format.WORKFRONT,
+        active=(
+            subscription.active
+            and subscription.format is Format.WORKFRONT
+            and now < (was.until or 0)
+        ),
         description=twin.description,
         workfront=replace(
             own,
@@ -100,7 +104,7 @@ def twin_of(
     )
     if before is None:
         twin = replace(twin, id=new_id, created_at=now, version=0)
-    return twin_after(subscription, twin)
+    return twin_after(subscription, twin, now=now)
 
 
 def workfront_body(event: Event, frame: Frame) -> bytes:
