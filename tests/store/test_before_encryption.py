@@ -24,6 +24,7 @@ from homing.server.settings import Settings
 from homing.store import migrate as migrating
 from homing.store import rewrite
 from homing.store.admin import Admin
+from homing.store.audit import Audit
 from homing.store.encryption import EncryptedAdmin, EncryptionKeys, FieldCipher
 from homing.store.migrate import migrate, migrations
 from homing.store.rows import COLUMNS, subscription_row
@@ -50,7 +51,7 @@ async def start(place: str, *keys: bytes) -> list[str | None]:
     try:
         await migrate(db)
         key_ring = KeyRing(keys or (KEY,))
-        await claim(EncryptionKeys(db), key_ring)
+        await claim(EncryptionKeys(db), Audit(db), key_ring)
         page = await EncryptionKeys(db).subscriptions_page(0, limit=COUNT)
         return [FieldCipher(key_ring).decrypt(it).token for it in page]
     finally:
@@ -70,7 +71,7 @@ def test_no_file_of_an_upgraded_sqlite_holds_an_old_secret(tmp_path: Path) -> No
     async def upgrade() -> None:
         db = connect(place)
         await migrate(db)
-        await claim(EncryptionKeys(db), KeyRing((KEY,)))
+        await claim(EncryptionKeys(db), Audit(db), KeyRing((KEY,)))
         assert found_in(tmp_path) == [], "while it is open, with its log"
         await db.close()
 
@@ -334,12 +335,12 @@ def test_a_disk_without_room_is_told_and_nothing_is_begun(
 
 async def test_neither_a_new_database_nor_a_new_key_needs_a_rewrite(db: Db) -> None:
     store, old, new = EncryptionKeys(db), KeyRing((KEY,)), KeyRing((NEXT_KEY, KEY))
-    await claim(store, old)
+    await claim(store, Audit(db), old)
     made = subscription(1)
     at = replace(Maker().endpoint(made.url), id=made.endpoint_id)
     await EncryptedAdmin(Admin(db), FieldCipher(old)).create_subscription(made, endpoint=at)
     with capture_logs() as logs:
-        await claim(store, new)
+        await claim(store, Audit(db), new)
     assert [it["event"] for it in logs] == ["secrets have been encrypted with the current key"]
     assert not await store.is_removal_due()
 

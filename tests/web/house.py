@@ -34,6 +34,7 @@ def use_cases(world: World, api_keys: ApiKeys | None = None, **options: Any) -> 
         "refuses": lambda _: "",
         "has_receiver": True,
         "admin_key": KEY,
+        "hash_keys": (LOG_KEY,),
         **options,
     }
     keys = api_keys or api_keys_of(world)

@@ -93,7 +93,7 @@ class App:
         self.people.on_refused = self.audit.refusals.anonymous
         self.sessions.on_refused = self.audit.refusals.refused
         self.built_in_receiver = BuiltInReceiver(
-            views, self.subscriptions, options.admin_key, available=options.can_receive
+            views, self.subscriptions, options.hash_keys, available=options.can_receive
         )
         self.key_file = options.key_file
         self.tenants = Tenants(views)

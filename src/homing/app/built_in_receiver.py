@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from homing.app.access import MANAGERS, READERS, Caller, use_case
 from homing.app.subscriptions import Drafted, Subscriptions
 from homing.errors import Conflict, NotFound
@@ -19,18 +21,23 @@ class BuiltInReceiver:
     """Knows the addresses of the built-in receivers; they keep nothing of what they receive."""
 
     def __init__(
-        self, views: ViewStore, subscriptions: Subscriptions, admin_key: str, *, available: bool
+        self,
+        views: ViewStore,
+        subscriptions: Subscriptions,
+        keys: Sequence[bytes],
+        *,
+        available: bool,
     ) -> None:
         self._views, self._subscriptions = views, subscriptions
-        self._key, self.available = admin_key.encode(), available
+        self._keys, self.available = keys, available
 
     def url(self, tenant: str) -> str:
         """Where a tenant's subscription sends events to its built-in receiver."""
-        return receiver_url(self._key, tenant)
+        return receiver_url(self._keys, tenant)
 
     def accepts(self, path: str) -> bool:
         """Whether this is the path of a built-in receiver."""
-        return self.available and is_receiver_path(path, self._key)
+        return self.available and is_receiver_path(path, self._keys)
 
     @use_case(MANAGERS, changes=True)
     async def add(self, caller: Caller, *, tenant: str | None) -> Subscription:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 import structlog
@@ -34,6 +34,7 @@ class AppOptions(Struct, frozen=True):
     """The admin key, the clock, the policies, the quotas and the settings to show."""
 
     admin_key: str
+    hash_keys: Sequence[bytes]  # they sign the URLs of built-in receivers
     now: Callable[[], int]  # Unix milliseconds, by the engine's clock
     policies: frozenset[str]  # names that a subscription may use
     refuses: Callable[[Target], str]  # why sending to this target is forbidden, or ""

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from homing.model import Order, SigningKeys, Subscription
 from homing.policy.admission import EventDraft
+from homing.policy.hash_keys import HashKey
 from homing.policy.match import Index
 from homing.policy.signature import TenantSigner
 from homing.policy.wants import (
@@ -65,6 +66,8 @@ class Catalog:
         self.on_move: Callable[[str], None] = lambda _tenant: None  # a move begins, goes on or ends
         # Called with the version that was known here and the one that the store has instead.
         self.on_lost: Callable[[int, int], None] = lambda _known, _found: None
+        # Called with all keys of keyed hashes: a tenant that moves in brings its own.
+        self.on_hash_keys: Callable[[Sequence[HashKey]], None] = lambda _keys: None
         self._reading = asyncio.Lock()
 
     def twin(self, subscription_id: int) -> Subscription | None:
@@ -159,8 +162,7 @@ class Catalog:
             return
         erased = None
         if version != self.version:  # The first erasure raises it from 0.
-            erased = await self._admin.tenant_changes(self.version)
-            self.knows_erased_ids = erased.ids
+            erased = await self._tenant_changes(self.version)
         changed = await self._admin.subscriptions_since(self.version)
         if not all(self._follows(it.version) for it in changed):  # A failover in between.
             await self._refresh()
@@ -182,6 +184,13 @@ class Catalog:
         for tenant in moved:
             self.on_move(tenant)
 
+    async def _tenant_changes(self, version: int) -> TenantChanges:
+        found = await self._admin.tenant_changes(version)
+        if found.hash_keys:
+            self.on_hash_keys(found.hash_keys)
+        self.knows_erased_ids = found.ids
+        return found
+
     def _follows(self, version: int) -> bool:
         """Whether only changes lie between the version that is known and this one."""
         return self.version <= version < self.version + CATALOG_GAP
@@ -192,14 +201,13 @@ class Catalog:
         Nothing is forgotten before all of it is read: an unknown subscription counts as deleted.
         The version is the store's own, which a publish compares, not the highest of a subscription.
         """
-        erased = await self._admin.tenant_changes(0)
+        erased = await self._tenant_changes(0)
         subscriptions = await self._admin.subscriptions_since(0)
         keys = await self._admin.signing_keys_since(0)
         notes = await self._admin.catalog_notes(0)
         there = {it.id for it in subscriptions}
         for known in [it for it in self._by_id.values() if it.id not in there]:
             self._put(replace(known, deleted_at=known.updated_at))
-        self.knows_erased_ids = erased.ids
         moved = self._note_moves(erased.moves)
         for subscription in subscriptions:
             self._put(subscription)

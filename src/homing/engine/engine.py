@@ -201,6 +201,8 @@ class Engine:
         node = options.node if fleet is None else fleet.me.node
         ids = Ids(node=node, after=await flow.last_id())
         catalog = Catalog(admin)
+        if options.hash_keys is not None:
+            catalog.on_hash_keys = options.hash_keys.replace
         fan_out = FanOut(catalog=catalog, ids=ids, options=options)
         engine = cls(
             Core(

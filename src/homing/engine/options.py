@@ -11,6 +11,7 @@ from homing.policy.certificates import WatchedCertificate
 from homing.policy.erasure import ErasedIds
 from homing.policy.event_check_rules import CheckRules
 from homing.policy.fair import FairBy
+from homing.policy.hash_keys import HashKeys
 from homing.policy.health import HealthRules
 from homing.policy.outage import OutageRules
 from homing.policy.payload_fields import PayloadFields
@@ -49,6 +50,7 @@ class EngineOptions(Struct, frozen=True):
     hold_after_lost_commits: bool = False  # publishes are refused until an operator confirms
     payload_fields: PayloadFields = PayloadFields()  # by which events can be found
     erased_ids: ErasedIds = ErasedIds((b"",))  # hashes of the ids of erased events
+    hash_keys: HashKeys | None = None  # of these and all other keyed hashes
     origin: str = ""  # the name of this sender in the handshake of CloudEvents
     host_rate_per_second: float = 0  # for each host, over all tenants; 0: no limit
     certificates: Callable[[], Sequence[WatchedCertificate]] = tuple  # those in files

@@ -37,16 +37,16 @@ _CLOSED_IN_HANDSHAKE = Trouble(Failure.TLS, "TLS failed: closed by the peer in t
 
 
 class OwnReceiver(Struct, frozen=True):
-    """The built-in receiver of this server: where the server listens, and the key of its paths."""
+    """The built-in receiver of this server: where the server listens, and the keys of its paths."""
 
     address: Address
-    key: bytes
+    keys: Sequence[bytes]
 
     def is_at(self, target: Target) -> bool:
         """Whether this target is a built-in receiver; any other path would let tenants reach
         the server itself from its own address.
         """
-        return target.host == HOST and is_receiver_path(target.path, self.key)
+        return target.host == HOST and is_receiver_path(target.path, self.keys)
 
     def __repr__(self) -> str:
         return f"OwnReceiver({self.address}, ****)"

@@ -8,20 +8,21 @@ and the receiver keeps nothing: the dashboard shows the logged attempts.
 from __future__ import annotations
 
 import hmac
+from collections.abc import Sequence
 
 HOST = "built-in-receiver.internal"
 PREFIX = "/built-in-receiver/"
 
 
-def receiver_url(key: bytes, tenant: str) -> str:
-    """The URL of a tenant's built-in receiver."""
-    return f"http://{HOST}{PREFIX}{tenant}/{_token(key, tenant)}"
+def receiver_url(keys: Sequence[bytes], tenant: str) -> str:
+    """The URL of a tenant's built-in receiver, signed with the first key."""
+    return f"http://{HOST}{PREFIX}{tenant}/{_token(keys[0], tenant)}"
 
 
-def is_receiver_path(path: str, key: bytes) -> bool:
-    """Whether this is the path of some tenant's built-in receiver."""
+def is_receiver_path(path: str, keys: Sequence[bytes]) -> bool:
+    """Whether this is the path of some tenant's built-in receiver, signed with any key."""
     tenant, _, token = path.removeprefix(PREFIX).partition("/")
-    return hmac.compare_digest(token.encode(), _token(key, tenant).encode())
+    return any(hmac.compare_digest(token.encode(), _token(key, tenant).encode()) for key in keys)
 
 
 def _token(key: bytes, tenant: str) -> str:

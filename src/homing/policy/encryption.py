@@ -8,7 +8,6 @@ keys is returned as it is.
 
 from __future__ import annotations
 
-import hashlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 from cryptography.exceptions import InvalidTag
@@ -28,10 +27,6 @@ class KeyRing:
         assert keys, "there must be a key to encrypt with"
         assert all(len(key) == KEY_BYTES for key in keys)
         self.ids = tuple(key_id(key) for key in keys)
-        # For keyed hashes of values that are searched: other keys, which decrypt nothing.
-        self.hash_keys = tuple(
-            hashlib.blake2b(key, digest_size=32, person=b"homing search").digest() for key in keys
-        )
         self._keys = {name: AESGCM(key) for name, key in zip(self.ids, keys, strict=True)}
 
     def encrypt(self, text: str, context: str, nonce: bytes) -> str:

@@ -1,12 +1,13 @@
 """Keyed hashes of the ids of erased events: a repeated id is recognised, and nothing reveals it.
 
 An event's id and content may be guessed, so plain hashes would reveal them to everybody who can
-read the database. The key is not in the database.
+read the database. The database has the key only encrypted (``policy.hash_keys``).
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -27,23 +28,15 @@ class ErasedId(Struct, frozen=True, gc=False, array_like=True):
 class ErasedIds:
     """Makes the hashes. New ones are made with the first key, and known ones found with all."""
 
-    __slots__ = ("_hashers",)
+    __slots__ = ("_keys",)
 
-    def __init__(self, keys: tuple[bytes, ...]) -> None:
-        self._hashers = tuple(
-            hashlib.blake2b(b"erased\0", digest_size=2 * HASH_BYTES, key=key) for key in keys
-        )
-
-    def __bool__(self) -> bool:
-        return bool(self._hashers)
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        self._keys = keys
 
     def of(self, tenant: str, key: str) -> tuple[ErasedId, ...]:
         """The hashes of an event's id, the one for new rows first."""
-        text = f"{tenant}\0{key}".encode()
-        found = []
-        for hasher in self._hashers:
-            made = hasher.copy()
-            made.update(text)
-            digest = made.digest()
-            found.append(ErasedId(digest[:HASH_BYTES], digest[HASH_BYTES:]))
-        return tuple(found)
+        text = f"erased\0{tenant}\0{key}".encode()
+        digests = [
+            hashlib.blake2b(text, digest_size=2 * HASH_BYTES, key=it).digest() for it in self._keys
+        ]
+        return tuple(ErasedId(it[:HASH_BYTES], it[HASH_BYTES:]) for it in digests)

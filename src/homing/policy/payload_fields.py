@@ -1,10 +1,10 @@
 """Payload fields: values in the data of events by which events are found (``data.invoice.id``).
 
 The operator lists the paths. Publishing hashes the value of each path with a key that the database
-does not hold, and stores the hash. A search hashes the given value in the same way, so the index
-neither contains nor reveals a value. Texts, numbers, ``true`` and ``false`` are indexed; null,
-lists, objects, empty texts, values of more than ``VALUE_CHARS_MAX`` characters, and fractions above
-10²⁰⁰ or below 10⁻²⁰⁰ are not.
+holds only encrypted (``policy.hash_keys``), and stores the hash. A search hashes the given value in
+the same way, so the index neither contains nor reveals a value. Texts, numbers, ``true`` and
+``false`` are indexed; null, lists, objects, empty texts, values of more than ``VALUE_CHARS_MAX``
+characters, and fractions above 10²⁰⁰ or below 10⁻²⁰⁰ are not.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class PayloadFields:
 
     __slots__ = ("_fields", "_keys", "paths")
 
-    def __init__(self, paths: tuple[str, ...] = (), keys: tuple[bytes, ...] = ()) -> None:
+    def __init__(self, paths: tuple[str, ...] = (), keys: Sequence[bytes] = ()) -> None:
         assert keys or not paths, "values are never indexed without a key"
         self.paths = paths
         self._keys = keys

@@ -1,9 +1,9 @@
 """Cursors of subscriptions without a URL: opaque, and valid for one subscription only.
 
 A cursor is a position with a keyed hash of it and of its subscription. So a reader can only give
-back a cursor that it got, and no cursor of another subscription. The hash keys come from the
-encryption keys of the installation, which go where its data goes: cursors stay valid after a move
-and after a restore.
+back a cursor that it got, and no cursor of another subscription. The hash keys are in the database
+(``policy.hash_keys``): cursors stay valid after a move, after a restore and when the encryption key
+is replaced.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import hashlib
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as NotBase64
+from collections.abc import Sequence
 
 from homing.errors import FieldProblem
 
@@ -31,8 +32,8 @@ def reader_problem(name: str) -> tuple[FieldProblem, ...]:
 class Cursors:
     """Writes and reads cursors; the first key writes, and all of them are read."""
 
-    def __init__(self, keys: tuple[bytes, ...]) -> None:
-        self._keys = keys or (b"",)
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        self._keys = keys
 
     def show(self, subscription_id: int, position: int) -> str:
         """The cursor of a position."""

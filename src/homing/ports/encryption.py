@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from homing.model import SigningKeys, Subscription
+from homing.policy.hash_keys import HashKey
 from homing.policy.notices import NoticeTarget
 
 
@@ -52,6 +53,14 @@ class EncryptionStore(Protocol):
 
     async def reencrypt_signing_keys(self, keys: Sequence[SigningKeys]) -> None:
         """Write those that have not changed since they were read."""
+
+    async def hash_keys(self) -> list[HashKey]:
+        """The keys of keyed hashes as they are stored; the first is the installation's own."""
+
+    async def make_hash_key(self, key: HashKey) -> list[HashKey]:
+        """Store the first one, unless there is one; returns all."""
+
+    async def reencrypt_hash_keys(self, keys: Sequence[HashKey]) -> None: ...
 
     async def all_encrypted(self, name: str) -> None:
         """No field is encrypted with any other key now."""

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from homing.policy.hash_keys import HashKey
 from homing.ports.tenant_moves import TenantMove
 
 
@@ -54,3 +55,4 @@ class TenantChanges(Struct, frozen=True):
     everything: dict[str, int]  # by tenant that was erased as a whole: up to this id
     ids: bool  # the ids of erased events are remembered
     moves: tuple[TenantMove, ...] = ()  # tenants that are not served here, or not now
+    hash_keys: tuple[HashKey, ...] = ()  # those of tenants that moved in included

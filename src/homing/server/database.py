@@ -20,6 +20,7 @@ from homing.errors import BadSetting, HomingError
 from homing.model import Ids
 from homing.net.clock import monotonic_ns
 from homing.policy.encryption import KeyRing
+from homing.policy.hash_keys import HashKeys
 from homing.ports import (
     AdminStore,
     ClockStore,
@@ -45,6 +46,7 @@ from homing.store.encryption import (
     EncryptedViews,
     EncryptionKeys,
     FieldCipher,
+    hash_keys,
     log_key,
 )
 from homing.store.flow import Flow
@@ -81,7 +83,7 @@ class Stores(Struct, frozen=True):
     pull: PullStore
     pull_views: PullStore  # the same streams, likewise
     fleet: FleetParts | None = None
-    hash_keys: tuple[bytes, ...] = ()  # of values that are searched; never stored
+    hash_keys: HashKeys = HashKeys(())  # of this installation
     auditor: Auditor | None = None  # set once the encryption keys are known to fit
 
     def __repr__(self) -> str:
@@ -95,12 +97,13 @@ async def open_stores(settings: Settings, *, in_memory: bool = False) -> Stores:
         stores = await _open(settings, in_memory=in_memory)
         try:
             async with left_unless_started(stores.fleet):
-                await claim(stores.encryption, key_ring)
+                await claim(stores.encryption, stores.audit, key_ring)
+                fields = FieldCipher(key_ring)
+                keys = await hash_keys(stores.encryption, fields)
                 auditor = await _auditor(stores, key_ring, settings.fleet.nodes[0])
         except BaseException:
             await stores.close()
             raise
-    fields = FieldCipher(key_ring)
     return msgspec.structs.replace(
         stores,
         admin=cast("AdminStore", EncryptedAdmin(Audited(stores.admin, auditor), fields)),
@@ -108,7 +111,7 @@ async def open_stores(settings: Settings, *, in_memory: bool = False) -> Stores:
         keys=cast("KeyStore", Audited(stores.keys, auditor)),
         portal=cast("PortalStore", Audited(stores.portal, auditor)),
         notices=cast("NoticeStore", EncryptedNotices(Audited(stores.notices, auditor), fields)),
-        hash_keys=key_ring.hash_keys,
+        hash_keys=keys,
         pull=cast("PullStore", Audited(stores.pull, auditor)),
         auditor=auditor,
     )

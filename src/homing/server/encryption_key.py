@@ -16,9 +16,10 @@ from homing.errors import BadSetting, StoreUnavailable
 from homing.policy.encryption import KeyRing
 from homing.policy.encryption_keys import KEY_BYTES, read_keys
 from homing.ports import EncryptionStore
+from homing.ports.audit import AuditStore
 from homing.server.key_files import DIRECTORY_MODE, create_key_file, read_key_file
 from homing.server.settings import ENCRYPTION_KEY_FILE, Settings
-from homing.store.encryption import encrypt_existing
+from homing.store.encryption import encrypt_existing, log_key
 
 log = structlog.get_logger("homing")
 
@@ -66,7 +67,7 @@ def _new_key() -> str:
     return b64encode(secrets.token_bytes(KEY_BYTES)).decode()
 
 
-async def claim(store: EncryptionStore, key_ring: KeyRing) -> None:
+async def claim(store: EncryptionStore, audit: AuditStore, key_ring: KeyRing) -> None:
     """Check that the keys fit this database, before anything is read; raises BadSetting."""
     claimed = await store.claim_keys(key_ring.ids)
     if claimed.missing:
@@ -77,6 +78,7 @@ async def claim(store: EncryptionStore, key_ring: KeyRing) -> None:
             " one."
         )
     if not claimed.done:
+        await log_key(audit, key_ring)  # Encrypts it again, too.
         count = await encrypt_existing(store, key_ring)
         if count:
             log.info("secrets have been encrypted with the current key", subscriptions=count)

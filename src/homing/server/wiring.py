@@ -115,7 +115,7 @@ async def running(
             proxy=settings.egress.proxy(),
             sources=settings.egress.sources(),
             sockets_max=shares.sockets,
-            own=None if own is None else OwnReceiver(own, admin_key.encode()),
+            own=None if own is None else OwnReceiver(own, stores.hash_keys),
         )
         _warn_of_certificates(settings)
         if clock is None:
@@ -145,6 +145,7 @@ async def running(
             )
         app_options = AppOptions(
             admin_key=admin_key,
+            hash_keys=stores.hash_keys,
             now=clock.now,
             policies=frozenset(settings.delivery.schedules),
             refuses=reach.refuses,
@@ -278,10 +279,11 @@ def _notice_parts(settings: Settings, stores: Stores) -> NoticeParts:
 
 def with_fields(options: EngineOptions, settings: Settings, stores: Stores) -> EngineOptions:
     """The options with the payload fields of the settings, hashed with the keys of the store."""
-    options = msgspec.structs.replace(options, erased_ids=ErasedIds(stores.hash_keys))
+    keys = stores.hash_keys
+    options = msgspec.structs.replace(options, erased_ids=ErasedIds(keys), hash_keys=keys)
     if not settings.search.fields:
         return options
-    fields = PayloadFields(settings.search.fields, stores.hash_keys)
+    fields = PayloadFields(settings.search.fields, keys)
     return msgspec.structs.replace(options, payload_fields=fields)
 
 

@@ -8,7 +8,7 @@ so that a start with other keys is refused.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -16,15 +16,19 @@ from msgspec.structs import replace
 from homing.model import SPEC, Endpoint, Kind, Secret, SigningKeys, Subscription, show_id
 from homing.policy.audit import KEY_BYTES
 from homing.policy.encryption import NONCE_BYTES, KeyRing
+from homing.policy.encryption_keys import key_id
+from homing.policy.hash_keys import HashKey, HashKeys
 from homing.policy.notices import NoticeTarget
 from homing.ports import AdminStore, EncryptionStore, NoticeStore, ReplayJob, ViewStore
 from homing.ports.audit import AuditStore
 from homing.ports.encryption import Claim, Rewrite
-from homing.store import rows
+from homing.ports.erasures import TenantChanges
+from homing.store import erasures, rows
 from homing.store.notices import read_target
 from homing.store.tx import Db, Tx, transaction
 
 PAGE = 500
+HASH_KEY_BYTES = 32
 
 
 class FieldCipher:
@@ -32,6 +36,7 @@ class FieldCipher:
 
     def __init__(self, keys: KeyRing) -> None:
         self._keys = keys
+        self._hash_keys: dict[str, HashKey] = {}  # decrypted, by their names
 
     def encrypt(self, sub: Subscription) -> Subscription:
         def encrypt(text: str, field: str) -> str:
@@ -89,6 +94,22 @@ class FieldCipher:
     def is_current_target(self, target: NoticeTarget) -> bool:
         """Whether address and secret are encrypted with the first key."""
         return self._keys.is_current(target.address) and self._keys.is_current(target.secret)
+
+    # --- keys of keyed hashes ----------------------------------------------------------------
+
+    def encrypt_hash_key(self, key: HashKey) -> HashKey:
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        return replace(key, value=self._keys.encrypt(key.value, f"the hash key {key.name}", nonce))
+
+    def decrypt_hash_keys(self, keys: Iterable[HashKey]) -> tuple[HashKey, ...]:
+        """Each is decrypted once: a server may run on while another replaces the encryption key."""
+        found = []
+        for key in keys:
+            if key.name not in self._hash_keys:
+                value = self._keys.decrypt(key.value, f"the hash key {key.name}")
+                self._hash_keys[key.name] = replace(key, value=value)
+            found.append(self._hash_keys[key.name])
+        return tuple(found)
 
 
 def _texts(sub: Subscription) -> list[str]:
@@ -208,6 +229,10 @@ class EncryptedAdmin(_Wrapper):
         )
         return self._fields.decrypt(stored)
 
+    async def tenant_changes(self, version: int) -> TenantChanges:
+        found = await self._store.tenant_changes(version)
+        return replace(found, hash_keys=self._fields.decrypt_hash_keys(found.hash_keys))
+
     async def signing_keys_since(self, version: int) -> list[SigningKeys]:
         return [
             self._fields.decrypt_keys(it) for it in await self._store.signing_keys_since(version)
@@ -288,6 +313,16 @@ async def log_key(store: AuditStore, keys: KeyRing) -> bytes:
     return bytes.fromhex(keys.decrypt(stored, _LOG_KEY))
 
 
+async def hash_keys(store: EncryptionStore, fields: FieldCipher) -> HashKeys:
+    """The keys of keyed hashes; the first start of an installation makes its own."""
+    stored = await store.hash_keys()
+    if not stored:
+        key = secrets.token_bytes(HASH_KEY_BYTES)
+        made = fields.encrypt_hash_key(HashKey(key_id(key), key.hex()))
+        stored = await store.make_hash_key(made)  # That of another process, if it was first.
+    return HashKeys(fields.decrypt_hash_keys(stored))
+
+
 # --- keys -----------------------------------------------------------------------------------
 
 
@@ -320,6 +355,10 @@ async def encrypt_existing(store: EncryptionStore, keys: KeyRing) -> int:
             ]
         )
         after = found[-1].tenant
+    stored = await store.hash_keys()
+    await store.reencrypt_hash_keys(
+        [fields.encrypt_hash_key(it) for it in fields.decrypt_hash_keys(stored)]
+    )
     await store.all_encrypted(keys.ids[0])
     return done
 
@@ -385,6 +424,22 @@ class EncryptionKeys:
         for it in keys:
             values = zip(rows.COLUMNS["signing_keys"], rows.signing_keys_row(it), strict=True)
             await tx.all("signing_keys_reencrypt", **dict(values))
+
+    @transaction(read_only=True)
+    async def hash_keys(self, tx: Tx) -> list[HashKey]:
+        return await erasures.hash_keys(tx)
+
+    @transaction()
+    async def make_hash_key(self, tx: Tx, key: HashKey) -> list[HashKey]:
+        await tx.one("catalog_lock")  # Of the processes that start at once, one makes it.
+        if not await erasures.hash_keys(tx):
+            await tx.all("hash_key_add", name=key.name, value=key.value)
+        return await erasures.hash_keys(tx)
+
+    @transaction()
+    async def reencrypt_hash_keys(self, tx: Tx, keys: Sequence[HashKey]) -> None:
+        for it in keys:
+            await tx.all("hash_key_reencrypt", name=it.name, value=it.value)
 
     @transaction()
     async def all_encrypted(self, tx: Tx, name: str) -> None:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from homing.errors import Conflict, NotFound, TooMany
 from homing.languages.sentences import say
 from homing.policy.erasure import ErasedId
+from homing.policy.hash_keys import HashKey
 from homing.ports import CleanupStep
 from homing.ports.erasures import Erasable, Erasure, ErasureKind, TenantChanges
 from homing.store import order, pull_streams, rows, tenant_moves
@@ -52,7 +53,13 @@ async def tenants(tx: Tx, since_version: int) -> TenantChanges:
     for tenant, upto_id in await tx.all("whole_tenants_erased_since", version=since_version):
         everything[tenant] = max(upto_id, everything.get(tenant, 0))
     ids = await tx.one("erased_keys_exist") is not None
-    return TenantChanges(since, everything, ids, tuple(await tenant_moves.all_moves(tx)))
+    moves = tuple(await tenant_moves.all_moves(tx))
+    return TenantChanges(since, everything, ids, moves, tuple(await hash_keys(tx)))
+
+
+async def hash_keys(tx: Tx) -> list[HashKey]:
+    """The keys of keyed hashes, as they are stored."""
+    return [HashKey(*row) for row in await tx.all("hash_keys")]
 
 
 async def being_erased(tx: Tx) -> dict[str, int]:

@@ -40,12 +40,14 @@ from homing.errors import BadSetting, StoreUnavailable
 from homing.model import id_floor, show_id
 from homing.policy.audit import AuditEntry, Who, digest_of, entry_key, is_genuine
 from homing.policy.encryption import KeyRing
+from homing.policy.hash_keys import HashKey
 from homing.ports.tenant_moves import MoveStep
 from homing.store import rows
 from homing.store.audit import Audit, entry_of, entry_row
 from homing.store.catalog_versions import raise_catalog, raise_catalog_raw
 from homing.store.connect import connect
 from homing.store.encryption import FieldCipher, log_key
+from homing.store.erasures import hash_keys
 from homing.store.migrate import Execute
 from homing.store.move import DAYS_MAX, NotTheSame
 from homing.store.notices import read_target
@@ -150,6 +152,7 @@ class TenantMover:
         self._from: TenantRows
         self._to: TenantRows
         self._keys: tuple[bytes, bytes]  # of the audit logs
+        self._hash_keys: list[HashKey]  # of the source, as the target stores them
 
     # --- the whole move ------------------------------------------------------------------------
 
@@ -293,13 +296,9 @@ class TenantMover:
                     f"The secrets of the {which} are encrypted with the key {', '.join(missing)},"
                     f" but the keys given for it are only {', '.join(side.keys.ids)}."
                 )
-        lacking = [name for name in self._source.keys.ids if name not in self._target.keys.ids]
-        if lacking:
-            raise BadSetting(
-                f"The target does not have the key {', '.join(lacking)} of the source. Cursors of"
-                " readers, ids of erased events and payload fields are hashed with it: add it as a"
-                " further key of the target (secret_key), restart the target and repeat the move."
-            )
+        stored = await self._source.db.run(hash_keys, read_only=True)
+        found = FieldCipher(self._source.keys).decrypt_hash_keys(stored)
+        self._hash_keys = [FieldCipher(self._target.keys).encrypt_hash_key(it) for it in found]
         self._keys = (
             await log_key(Audit(self._source.db), self._source.keys),
             await log_key(Audit(self._target.db), self._target.keys),
@@ -390,6 +389,14 @@ class TenantMover:
 
         return await side.db.run(read, read_only=True)
 
+    async def _prepare_target(self, tx: Tx, *, was_there: bool) -> None:
+        """Every process of the target knows the keys of the source's hashes before it opens."""
+        if was_there:
+            await tx.all("tenant_api_keys_remove", tenant=self._tenant)
+        await tx.all("tenant_progress_remove", tenant=self._tenant)
+        for it in self._hash_keys:
+            await tx.all("hash_key_add", name=it.name, value=it.value)
+
     async def _set(
         self,
         side: Side,
@@ -409,9 +416,7 @@ class TenantMover:
             version = await raise_catalog(tx)
             await tx.all("tenant_move_lock", tenant=self._tenant)
             if step is MoveStep.ARRIVING:
-                if was_there:
-                    await tx.all("tenant_api_keys_remove", tenant=self._tenant)
-                await tx.all("tenant_progress_remove", tenant=self._tenant)
+                await self._prepare_target(tx, was_there=was_there)
             if step is MoveStep.LEAVING and await tx.one(
                 "tenant_erasures_running", tenant=self._tenant
             ):

@@ -28,6 +28,18 @@ SELECT {signing_keys} FROM signing_keys WHERE tenant > :after ORDER BY tenant LI
 -- As with subscriptions, the version stays the same.
 UPDATE signing_keys SET keys = :keys WHERE tenant = :tenant AND version = :version;
 
+-- name: hash_keys
+SELECT name, value FROM hash_key ORDER BY number;
+
+-- name: hash_key_add
+-- After all others. The caller holds the lock of the catalog.
+INSERT INTO hash_key (number, name, value)
+SELECT coalesce(max(number), 0) + 1, :name, :value FROM hash_key WHERE true
+ON CONFLICT (name) DO NOTHING;
+
+-- name: hash_key_reencrypt
+UPDATE hash_key SET value = :value WHERE name = :name;
+
 -- name: plaintext_removal
 SELECT id FROM plaintext_removal;
 
