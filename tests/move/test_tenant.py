@@ -24,7 +24,6 @@ from move.tenants import (
     ACME,
     GLOBEX,
     OTHER_SECRET,
-    SECRET,
     STAYS,
     Cell,
     Databases,

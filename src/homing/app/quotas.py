@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from homing.errors import TooMany
 from homing.languages.sentences import many
-from homing.policy.quota import Quota, use_change, use_rate
+from homing.policy.quota import Quota, too_many_subscriptions, use_change, use_rate
 from homing.ports import Receipt, ViewStore
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ _V = TypeVar("_V")
 
 READ_EVERY_MS = 1_000
 PENDING_AGAIN_MS = 5_000
-SUBSCRIPTIONS_AGAIN_MS = 60_000
 TENANTS_MAX = 10_000  # remembered at a time
 
 
@@ -120,16 +119,13 @@ class Quotas:
         _remember(self._changes, tenant, use.until)
 
     async def check_subscriptions(self, tenant: str) -> None:
-        """Raises TooMany if a tenant has used up its quota of subscriptions."""
+        """Raises TooMany if a tenant has used up its quota of subscriptions.
+
+        Before a creation that takes long: its commit counts them again.
+        """
         limit = self.of(tenant).subscriptions_max
         if limit and await self._views.subscriptions_of(tenant, limit=limit) >= limit:
-            detail = many(
-                "The tenant {tenant} may have at most {count} subscription.",
-                "The tenant {tenant} may have at most {count} subscriptions.",
-                limit,
-                tenant=tenant,
-            )
-            raise TooMany(detail, after_ms=SUBSCRIPTIONS_AGAIN_MS)
+            raise too_many_subscriptions(tenant, limit)
 
 
 def _remember(kept: OrderedDict[str, _V], tenant: str, value: _V) -> None:

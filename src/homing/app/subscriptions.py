@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
@@ -56,10 +55,6 @@ class Created(NamedTuple):
     backfill: Backfill | None = None
 
 
-async def _no_condition(_draft: SubscriptionDraft) -> None:
-    return None
-
-
 class Subscriptions:
     """The subscriptions of all tenants."""
 
@@ -68,8 +63,6 @@ class Subscriptions:
     ) -> None:
         self._engine, self._views, self._quotas = engine, views, quotas
         self._options = options
-        # Held from the checks (quota, equal subscription) until the write, in this process.
-        self.creating = asyncio.Lock()
 
     @use_case(MANAGERS, changes=True)
     async def create(self, caller: Caller, drafted: Drafted) -> Created:
@@ -85,9 +78,9 @@ class Subscriptions:
         await self._quotas.check_pending(draft.tenant)
         await self._quotas.check_subscriptions(draft.tenant)  # before events are read
         count, exact = await self._engine.count_past_of(draft, drafted.past)
-        async with self.creating:
-            await self._quotas.check_subscriptions(draft.tenant)
-            made, job = await self._engine.subscribe_from(draft, drafted.past)
+        made, job = await self._engine.subscribe_from(
+            draft, drafted.past, at_most=self._quotas.of(draft.tenant).subscriptions_max
+        )
         return Created(made, Backfill(job, count, exact))
 
     async def add(
@@ -95,15 +88,16 @@ class Subscriptions:
         caller: Caller,
         drafted: Drafted,
         *,
-        condition: Callable[[SubscriptionDraft], Awaitable[None]] = _no_condition,
+        condition: Callable[[SubscriptionDraft], Awaitable[None]] | None = None,
     ) -> Subscription:
-        """Creates a subscription unless ``condition`` raises; one at a time in this process."""
+        """Creates a subscription unless ``condition`` raises, which holds until the commit."""
         caller.must_write(drafted.draft.tenant)
         draft = self._checked(caller, drafted)
-        async with self.creating:
-            await condition(draft)
-            await self._quotas.check_subscriptions(draft.tenant)
-            return await self._engine.subscribe(draft)
+        return await self._engine.subscribe(
+            draft,
+            at_most=self._quotas.of(draft.tenant).subscriptions_max,
+            condition=None if condition is None else lambda: condition(draft),
+        )
 
     @use_case(READERS)
     async def page(

@@ -76,9 +76,8 @@ class WorkfrontSubscriptions:
     ) -> Subscription:
         """Sends another version from now on, and the old one as well for five minutes."""
         _check_version(version)
-        async with self._subscriptions.creating:
-            await self._visible(caller, subscription_id)
-            return await self._engine.change_version(subscription_id, version)
+        await self._visible(caller, subscription_id)
+        return await self._engine.change_version(subscription_id, version)
 
     @use_case(MANAGERS, changes=True)
     async def change_versions(
@@ -91,11 +90,10 @@ class WorkfrontSubscriptions:
     ) -> list[Subscription]:
         """The same for these subscriptions, which must exist, or for all of the tenant's."""
         _check_version(version)
-        async with self._subscriptions.creating:
-            found = await self._of_tenant(caller.scope_one(tenant))
-            chosen = found if ids is None else _chosen(ids, found)
-            changed = (self._engine.change_version(it.id, version) for it in chosen)
-            return await asyncio.gather(*changed)
+        found = await self._of_tenant(caller.scope_one(tenant))
+        chosen = found if ids is None else _chosen(ids, found)
+        changed = (self._engine.change_version(it.id, version) for it in chosen)
+        return await asyncio.gather(*changed)
 
     @use_case(MANAGERS, changes=True)
     async def enable(self, caller: Caller, subscription_id: int) -> Subscription:

@@ -7,7 +7,7 @@ maintenance and replays. Each part knows the next one only as a function that it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 from msgspec import Struct
@@ -416,17 +416,29 @@ class Engine:
         """As ``publish``, without a task: ``on_result`` is called in a later turn of the loop."""
         self._publisher.publish_then(drafts, on_result)
 
-    async def subscribe(self, draft: SubscriptionDraft) -> Subscription:
-        return await self._operator.create(self._operator.new_subscription(draft))
+    async def subscribe(
+        self,
+        draft: SubscriptionDraft,
+        *,
+        at_most: int = 0,
+        condition: Callable[[], Awaitable[None]] | None = None,
+    ) -> Subscription:
+        """Create a subscription; raises TooMany if its tenant has ``at_most`` (0: no limit).
+
+        ``condition`` raises if the tenant's other subscriptions forbid it. It is called again if
+        one of them has changed before the commit, in any process.
+        """
+        new = self._operator.new_subscription(draft)
+        return await self._operator.create(new, at_most=at_most, condition=condition)
 
     async def subscribe_from(
-        self, draft: SubscriptionDraft, start: PastStart
+        self, draft: SubscriptionDraft, start: PastStart, *, at_most: int = 0
     ) -> tuple[Subscription, ReplayJob]:
         """Create a subscription with a job that delivers past events to it: both or none."""
         new = self._operator.new_subscription(draft)
         job = self._replayer.new_backfill(new, start)
         try:
-            return await self._operator.create(new, backfill=job), job
+            return await self._operator.create(new, backfill=job, at_most=at_most), job
         finally:  # A call that fails may have stored them.
             self._replayer.announce()
 

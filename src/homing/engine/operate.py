@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 
 import msgspec
 
@@ -13,7 +13,7 @@ from homing.engine.attempt import RequestTemplates, refused
 from homing.engine.challenges import Challenges
 from homing.engine.core import Core
 from homing.engine.dispatch import Dispatcher
-from homing.engine.maintenance import Maintenance
+from homing.engine.maintenance import Maintenance, TenantSemaphore
 from homing.engine.queue import TOP_ID
 from homing.engine.sample import sample_work
 from homing.engine.settle import Settler
@@ -107,6 +107,7 @@ class Operator:
             deadline_of=core.options.deadline_of, signer_of=core.catalog.signer_of
         )
         self._challenges = Challenges(core)
+        self._conditional = TenantSemaphore(1)  # creations that depend on other subscriptions
 
     # --- subscriptions -----------------------------------------------------------------------
 
@@ -126,19 +127,54 @@ class Operator:
             **draft.spec(),
         )
 
-    async def create(self, new: Subscription, *, backfill: ReplayJob | None = None) -> Subscription:
+    async def create(
+        self,
+        new: Subscription,
+        *,
+        backfill: ReplayJob | None = None,
+        at_most: int = 0,
+        condition: Callable[[], Awaitable[None]] | None = None,
+    ) -> Subscription:
         """Store a new subscription, with a job that delivers past events to it."""
         if new.signature is not Signature.HMAC:
             await self._ensure_signing_keys(new.tenant)
-        with self._recheck_on_failure():
-            made = await self._admin.create_subscription(
-                new,
-                endpoint=self._new_endpoint(new.tenant, new.url, new.created_at),
-                backfill=backfill,
+        endpoint = self._new_endpoint(new.tenant, new.url, new.created_at)
+
+        async def store(seen: int | None) -> Subscription:
+            return await self._admin.create_subscription(
+                new, endpoint=endpoint, backfill=backfill, at_most=at_most, seen=seen
             )
+
+        with self._recheck_on_failure():
+            if condition is None:
+                made = await store(None)
+            else:
+                made = await self._store_if(condition, store, tenant=new.tenant)
             await self._catalog.refresh()
         self._ownership.notify_peers("catalog")
         return await self._try_to_verify(made) if made.is_unverified else made
+
+    async def _store_if(
+        self,
+        condition: Callable[[], Awaitable[None]],
+        store: Callable[[int], Awaitable[Subscription]],
+        *,
+        tenant: str,
+    ) -> Subscription:
+        """Store a new subscription under a condition about the tenant's other ones.
+
+        The turns only save tries: that the condition still holds is checked in the commit.
+        """
+        async with self._conditional.one(tenant):
+            for _ in range(CHANGES_MAX):
+                await self._catalog.refresh()
+                seen = self._catalog.version
+                await condition()
+                with suppress(StaleCatalog):
+                    return await store(seen)
+        raise Unavailable(
+            say("Other changes of this tenant's subscriptions came first each time; try again.")
+        )
 
     async def change(
         self, subscription_id: int, draft_of: Callable[[Subscription], SubscriptionDraft]

@@ -9,7 +9,11 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from homing.errors import TooMany
+from homing.languages.sentences import many
+
 BURST_MS = 2_000  # unused rate of publishing that a tenant may save up
+SUBSCRIPTIONS_AGAIN_MS = 60_000
 MINUTE_MS = 60_000  # of a rate per minute, all of which may be used at once
 
 
@@ -27,6 +31,17 @@ class Use(Struct, frozen=True):
 
     until: int  # the rate is used up until then
     wait_ms: int  # 0: the request is allowed
+
+
+def too_many_subscriptions(tenant: str, limit: int) -> TooMany:
+    """The error for one subscription more than a tenant may have."""
+    detail = many(
+        "The tenant {tenant} may have at most {count} subscription.",
+        "The tenant {tenant} may have at most {count} subscriptions.",
+        limit,
+        tenant=tenant,
+    )
+    return TooMany(detail, after_ms=SUBSCRIPTIONS_AGAIN_MS)
 
 
 def use_rate(until: int, count: int, per_second: int, *, now: int) -> Use:

@@ -116,10 +116,14 @@ class AdminStore(Protocol):
         *,
         endpoint: Endpoint | None,
         backfill: ReplayJob | None = None,
+        at_most: int = 0,
+        seen: int | None = None,
     ) -> Subscription:
         """Create it; ``endpoint`` is stored only if that tenant and URL have none yet.
 
-        ``backfill`` is stored with it, and takes all events that were stored before.
+        ``backfill`` is stored with it, and takes all events that were stored before. Raises
+        TooMany if the tenant has ``at_most`` subscriptions (0: no limit), and StaleCatalog if one
+        of them has changed since the version ``seen`` of the catalog.
         """
 
     async def change_subscription(

@@ -30,6 +30,7 @@ from homing.policy.commit_loss import LISTED_MAX, CommitLoss, missing_text
 from homing.policy.erasure import ErasedId
 from homing.policy.event_types import EventType, TypePlace, TypeSummary
 from homing.policy.notices import Notice
+from homing.policy.quota import too_many_subscriptions
 from homing.policy.receiver import is_gone
 from homing.ports import (
     CatalogNotes,
@@ -105,10 +106,22 @@ class Admin:
         *,
         endpoint: Endpoint | None,
         backfill: ReplayJob | None = None,
+        at_most: int = 0,
+        seen: int | None = None,
         audit: AuditDraft | None = None,
     ) -> Subscription:
-        version = await raise_catalog(tx)
-        await erasures.refuse_while_erased(tx, subscription.tenant)
+        version = await raise_catalog(tx)  # First, because it locks: one creation at a time.
+        tenant = subscription.tenant
+        await erasures.refuse_while_erased(tx, tenant)
+        if seen is not None and await tx.one(
+            "subscription_changed_since", tenant=tenant, version=seen
+        ):
+            raise StaleCatalog
+        if at_most:
+            row = await tx.one("view_subscription_count", tenant=tenant, limit=at_most)
+            assert row is not None
+            if row[0] >= at_most:
+                raise too_many_subscriptions(tenant, at_most)
         endpoint_id = await _endpoint_at(tx, endpoint)
         stored = replace(subscription, endpoint_id=endpoint_id, version=version)
         await tx.insert("subscription", [rows.subscription_row(stored)])

@@ -179,10 +179,12 @@ class EncryptedAdmin(_Wrapper):
         *,
         endpoint: Endpoint | None,
         backfill: ReplayJob | None = None,
+        at_most: int = 0,
+        seen: int | None = None,
     ) -> Subscription:
         encrypted = self._fields.encrypt(subscription)
         stored = await self._store.create_subscription(
-            encrypted, endpoint=endpoint, backfill=backfill
+            encrypted, endpoint=endpoint, backfill=backfill, at_most=at_most, seen=seen
         )
         return self._fields.decrypt(stored)
 

@@ -94,6 +94,7 @@ class Keys:
             used = {"id": f"link {link}", "holder": LINKS, "since": session.since}
             if await tx.one("link_use", **used) is None:
                 return None
+        await tx.one("name_lock", name=f"sessions of {session.holder}")
         await tx.insert("key_session", [(session.id, session.holder, session.since)])
         beyond = await tx.all(
             "sessions_beyond",

@@ -36,6 +36,7 @@ class Portal:
         audit: AuditDraft | None = None,
     ) -> bool:
         await erasures.refuse_while_erased(tx, link.tenant)
+        await tx.one("name_lock", name=f"portal links of {link.tenant}")
         await tx.all("portal_links_past", before=forget_before, limit=PAST_AT_ONCE)
         live = await tx.one("portal_links_live", tenant=link.tenant, now=now, limit=max_live)
         assert live is not None

@@ -50,6 +50,19 @@ SELECT 1;
 -- name: catalog_lock [postgres]
 SELECT pg_advisory_xact_lock(7239140553);
 
+-- name: name_lock [sqlite]
+-- There is one writer.
+SELECT :name LIMIT 0;
+
+-- name: name_lock [postgres]
+-- Until the commit: what exists under this name is counted and added by one transaction at a time.
+SELECT pg_advisory_xact_lock(723914058, hashtext(:name));
+
+-- name: subscription_changed_since
+-- Uses the index on versions.
+SELECT version FROM subscription WHERE version > :version AND tenant = :tenant AND deleted_at IS NULL
+ORDER BY version LIMIT 1;
+
 -- name: subscriptions_since
 SELECT {subscription} FROM subscription WHERE version > :version ORDER BY version, id;
 
