@@ -164,7 +164,7 @@ PAIRS = [
     Pair("encryption key replaced", "payload fields", "older events are found without the old key", "server/test_hash_keys.py::test_erased_ids_cursors_and_fields_outlive_the_encryption_key"),
     Pair("encryption key replaced", "pull", "kept cursors stay valid without the old key", "server/test_hash_keys.py::test_erased_ids_cursors_and_fields_outlive_the_encryption_key"),
     Pair("encryption key replaced", "tenant move", "the target needs no key of the source", "move/test_tenant.py::test_a_target_with_another_key_encrypts_with_its_own"),
-    Pair("encryption key replaced", "fleet", "processes that start at once agree on one hash key", "server/test_hash_keys.py::test_servers_that_start_at_once_agree_on_a_key"),
+    Pair("encryption key replaced", "fleet", "processes that start at once agree on one hash key", "server/test_hash_keys.py::test_servers_that_start_at_once_agree_on_one_key"),
     Pair("erasure", "fleet", "the process that owns the URL sends nothing erased", "fleet/test_erasures.py::test_nothing_erased_is_sent_by_the_process_that_owns_its_url"),
     Pair("erasure", "idempotent ids", "an erased id is a duplicate or a conflict", "engine/test_erase.py::test_an_erased_id_that_is_published_again_is_a_duplicate_or_a_conflict"),
     Pair("erasure", "in flight", "an attempt in flight ends and leaves nothing", "engine/test_erase.py::test_an_attempt_in_flight_finishes_and_leaves_nothing"),
