@@ -31,3 +31,42 @@ def test_every_tenant_keeps_its_events_for_its_own_time() -> None:
         retention_ms=5 * DAY, tenant_retention_ms={"short": 2 * DAY, "long": 15 * DAY}
     )
     live(story, options)
+
+
+def test_the_id_of_an_erased_event_is_forgotten_when_its_tenant_would_have_forgotten_it() -> None:
+    async def story(world: World) -> None:
+        tenants = ("short", "usual", "long")
+        for tenant in tenants:
+            await world.subscribe(f"https://{tenant}.example/", tenant=tenant)
+            await world.publish(tenant=tenant, key="one")
+            await world.wait(1_000)
+            await world.engine.erasures.erase_event(tenant, "one")
+
+        async def erasures() -> set[str]:
+            found, _ = await world.admin.erasures(tenant=None, before_id=None, limit=10)
+            return {it.tenant for it in found}
+
+        async def is_new(tenant: str) -> bool:
+            """Whether the erased id makes a new event, which is sent."""
+            sent = len(world.sender.hits)
+            receipt = await world.publish(tenant=tenant, key="one")
+            await world.wait(1_000)
+            assert len(world.sender.hits) == sent + receipt.new
+            return receipt.new
+
+        assert not any([await is_new(tenant) for tenant in tenants])
+        await world.wait(3 * DAY)
+        assert [await is_new(tenant) for tenant in tenants] == [True, False, False]
+        assert await erasures() == {"usual", "long"}
+        await world.wait(3 * DAY)
+        assert [await is_new(tenant) for tenant in tenants[1:]] == [True, False]
+        assert await erasures() == {"long"}
+        await world.wait(10 * DAY)
+        assert await is_new("long")
+        assert await erasures() == set()
+        await balanced(world)
+
+    options = EngineOptions(
+        retention_ms=5 * DAY, tenant_retention_ms={"short": 2 * DAY, "long": 15 * DAY}
+    )
+    live(story, options)

@@ -15,6 +15,7 @@ from homing.model import Attempt
 from homing.policy.erasure import ErasedIds
 from homing.ports import Receipt, Refusal, ReplayFilter, SettleBatch
 from homing.ports.erasures import Erasure, ErasureKind
+from homing.ports.flow import ErasedPlace, Retention
 from homing.store.admin import Admin
 from homing.store.erasures import RUNNING_MAX
 from homing.store.flow import Flow
@@ -338,6 +339,36 @@ async def test_retention_removes_the_hashes_of_erased_ids_and_old_erasures(db: D
     await scene.flow.remove_history(before=NOW + 1, limit=LIMIT)
     assert not (await admin.tenant_changes(0)).ids
     assert await admin.erasure(first.id) is None
+
+
+@pytest.mark.parametrize("limit", [1, 2, 100])
+async def test_what_is_known_of_erased_events_is_kept_as_long_as_their_tenants_events(
+    db: Db, limit: int
+) -> None:
+    scene = await Scene(db).begin()
+    admin, flow = Admin(db), Flow(db)
+    keys = ("a", "b", "c")
+    await scene.publish([scene.make.event(scene.sub, key=key) for key in keys])
+    for key in keys:
+        begun = await erase(db, scene.make, key)
+        await admin.finish_erasure(begun.id, now=NOW + 1_000)
+
+    async def forget(keep: Retention) -> int:
+        removed, place = 0, ErasedPlace()
+        while True:
+            step, on_after = await flow.forget_erased(keep, after=place, limit=limit)
+            removed += step
+            if on_after is None:
+                return removed
+            place = on_after
+
+    old, later = NOW - 1_000, NOW + 60_000
+    assert await forget(Retention(old)) == 0
+    assert await forget(Retention(old, {"neighbour": later})) == 0
+    assert await forget(Retention(later, {"acme": old})) == 0
+    assert await forget(Retention(old, {"acme": later})) == 6
+    assert (await admin.erasures(tenant=None, before_id=None, limit=10))[0] == []
+    assert not (await admin.tenant_changes(0)).ids
 
 
 def test_a_hash_of_an_id_depends_on_the_key_the_tenant_and_the_id() -> None:

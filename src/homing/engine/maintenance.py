@@ -25,6 +25,7 @@ from homing.model import Lane, Reason, Status, Subscription, bucket_of, id_floor
 from homing.policy.pause import is_over_age
 from homing.policy.turns import Turns
 from homing.ports import CleanupJob
+from homing.ports.flow import ErasedPlace, Retention
 
 log = structlog.get_logger("homing.maintenance")
 
@@ -322,7 +323,10 @@ class Maintenance:
             return 0 if self._catalog.is_copied else await step()
 
     async def _keep_retention_of_tenants(self) -> int:
-        """Remove the events of tenants whose retention is shorter than the longest one."""
+        """Remove the events of tenants whose retention is shorter than the longest one.
+
+        Afterwards also what is known of their erased events.
+        """
         removed, tenant = 0, ""
         while (found := await self._flow.next_tenant(tenant)) is not None:
             tenant, after_key = found, ""
@@ -343,7 +347,27 @@ class Maintenance:
                 if on_after is None:
                     break
                 after_key = on_after
-        return removed
+        return removed + await self._forget_erased()
+
+    async def _forget_erased(self) -> int:
+        removed, now, place = 0, self._clock.now(), ErasedPlace()
+        own = {it: now - ms for it, ms in self._options.tenant_retention_ms.items()}
+        keep = Retention(now - self._options.retention_ms, own)
+        while True:
+            async with self.lock:
+                if self._catalog.is_copied:
+                    return removed
+                step, on_after = await self._flow.forget_erased(
+                    keep,
+                    after=place,
+                    limit=self._options.step_rows,
+                    epoch=self._ownership.fence(0),
+                )
+            removed += step
+            if on_after is None:
+                return removed
+            place = on_after
+            await asyncio.sleep(0.01)
 
     # --- cleanup jobs -----------------------------------------------------------------------
 

@@ -22,6 +22,28 @@ from homing.policy.erasure import ErasedId
 from homing.policy.notices import Notice
 
 
+class Retention(Struct, frozen=True):
+    """What is older than these times is past retention."""
+
+    usual: int
+    of_tenants: dict[str, int] = {}  # those with a time of their own
+
+    def of(self, tenant: str | None) -> int:
+        return self.usual if tenant is None else self.of_tenants.get(tenant, self.usual)
+
+    @property
+    def latest(self) -> int:
+        return max((self.usual, *self.of_tenants.values()))
+
+
+class ErasedPlace(Struct, frozen=True):
+    """The last row that was looked at: first of the ids of erased events, then of erasures."""
+
+    accepted_at: int = 0
+    hash: bytes = b""
+    erasure_id: int | None = None  # None: an id
+
+
 class Latest(Struct, frozen=True, gc=False, array_like=True):
     """A delivery of a subscription that wants only the newest event of a key."""
 
@@ -267,6 +289,15 @@ class FlowStore(Protocol):
 
         It reads ``limit`` events after a key. Returns how many it removed, and the key to continue
         after, None at the end. LostLeases on another ``epoch`` of bucket 0.
+        """
+
+    async def forget_erased(
+        self, keep: Retention, *, after: ErasedPlace, limit: int, epoch: int = 0
+    ) -> tuple[int, ErasedPlace | None]:
+        """Remove the ids of erased events, and erasures, that are past their tenant's retention.
+
+        It reads ``limit`` rows after a place. Returns how many it removed, and the place to
+        continue after, None at the end. LostLeases on another ``epoch`` of bucket 0.
         """
 
     async def expire_blocked(self, *, before: int, now: int, limit: int, epoch: int = 0) -> int:

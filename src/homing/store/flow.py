@@ -34,6 +34,7 @@ from homing.ports import (
     SettleResult,
     Source,
 )
+from homing.ports.flow import ErasedPlace, Retention
 from homing.store import (
     causes,
     fair,
@@ -329,6 +330,13 @@ class Flow:
         return await retention.step_of_tenant(
             tx, tenant, before=before, after_key=after_key, limit=limit
         )
+
+    @transaction()
+    async def forget_erased(
+        self, tx: Tx, keep: Retention, *, after: ErasedPlace, limit: int, epoch: int = 0
+    ) -> tuple[int, ErasedPlace | None]:
+        await leases.hold(tx, [(0, epoch)] if epoch else ())
+        return await retention.forget_erased(tx, keep, after=after, limit=limit)
 
     @transaction()
     async def expire_blocked(

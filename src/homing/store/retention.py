@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from homing.model import Finished, Lane, Reason, Status, id_floor
 from homing.ports.erasures import Erasable
+from homing.ports.flow import ErasedPlace, Retention
 from homing.store import erasures, pull_streams, rows
 from homing.store.tx import Row, Tx
 from homing.store.writes import LedgerChange, ledger_write
@@ -95,6 +96,33 @@ async def step_of_tenant(
         await erasures.remove(tx, old, limit=max(limit, _DELIVERIES_MAX))
         removed = len(old)
     return removed, walked[-1][0] if len(walked) == limit else None
+
+
+async def forget_erased(
+    tx: Tx, keep: Retention, *, after: ErasedPlace, limit: int
+) -> tuple[int, ErasedPlace | None]:
+    """Remove what is known of erased events past their tenant's retention, among some rows.
+
+    An erasure names the tenant of its ids, so the ids are removed first.
+    """
+    if after.erasure_id is None:
+        ids = await tx.all(
+            "erased_keys_after",
+            accepted_at=after.accepted_at,
+            hash=after.hash,
+            before=keep.latest,
+            limit=limit,
+        )
+        old = [(row[0],) for row in ids if row[1] < keep.of(row[2])]
+        await tx.many("erased_key_remove", old)
+        whole = len(ids) == limit
+        return len(old), ErasedPlace(ids[-1][1], ids[-1][0]) if whole else ErasedPlace(erasure_id=0)
+    found = await tx.all(
+        "erasures_after", after_id=after.erasure_id, bound_id=id_floor(keep.latest), limit=limit
+    )
+    gone = [(row[0],) for row in found if row[2] is not None and row[2] < keep.of(row[1])]
+    await tx.many("erasure_remove", gone)
+    return len(gone), ErasedPlace(erasure_id=found[-1][0]) if len(found) == limit else None
 
 
 async def _scan_until(scan: Scan, after_id: int) -> tuple[int, int]:

@@ -49,6 +49,7 @@ LARGE = {
     "empty_log",
     "remove_history",
     "remove_history_of",
+    "forget_erased",
     "fold_rollups",
 }  # methods that write many rows
 SMALL_CALLS_MAX = 16  # other calls that share a COMMIT

@@ -64,6 +64,28 @@ DELETE FROM erased_key WHERE hash IN (
     SELECT hash FROM erased_key WHERE accepted_at < :before ORDER BY accepted_at LIMIT :limit
 ) RETURNING hash;
 
+-- name: erased_keys_after
+-- Ids of erased events by time, with their tenants.
+SELECT k.hash, k.accepted_at, e.tenant FROM erased_key k LEFT JOIN erasure e ON e.id = k.erasure_id
+WHERE (k.accepted_at, k.hash) > (:accepted_at, :hash) AND k.accepted_at < :before
+ORDER BY k.accepted_at, k.hash LIMIT :limit;
+
+-- name: erased_key_remove [sqlite]
+DELETE FROM erased_key WHERE hash = :hash;
+
+-- name: erased_key_remove [postgres]
+DELETE FROM erased_key WHERE hash = ANY(:hash::bytea[]);
+
+-- name: erasures_after
+SELECT id, tenant, finished_at FROM erasure
+WHERE id > :after_id AND id < :bound_id ORDER BY id LIMIT :limit;
+
+-- name: erasure_remove [sqlite]
+DELETE FROM erasure WHERE id = :id;
+
+-- name: erasure_remove [postgres]
+DELETE FROM erasure WHERE id = ANY(:id::bigint[]);
+
 -- name: erasures_remove
 -- An erasure ends after its id was made.
 DELETE FROM erasure WHERE id IN (
