@@ -370,3 +370,85 @@ def test_a_publish_without_a_reply_is_searched_for_before_the_next_attempt() -> 
         assert 101 in numbers(world)
 
     live(story)
+
+
+# --- more deliveries of one key than one step supersedes ----------------------------------------
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One step supersedes few deliveries of a key."""
+    monkeypatch.setattr("homing.store.latest.SUPERSEDED_MAX", 10)
+
+
+@pytest.mark.usefixtures("few")
+def test_all_that_waited_in_order_is_superseded_before_the_newest_is_sent() -> None:
+    async def story(world: World) -> None:
+        subscription = await world.subscribe(URL, order=Order.KEY)
+        await world.engine.freeze(subscription.endpoint_id, by="me")
+        await publish(world, "x", *range(35))
+        await world.engine.change(subscription.id, changed(order=Order.LATEST))
+        await world.engine.enable(subscription.endpoint_id, by="me")
+        await world.wait(MINUTE)
+        assert numbers(world) == [34]
+        await balanced(world)
+
+    live(story)
+
+
+@pytest.mark.usefixtures("few")
+def test_many_replays_are_superseded_before_a_newer_event_is_sent() -> None:
+    async def story(world: World) -> None:
+        subscription = await world.subscribe(URL, order=Order.LATEST)
+        await publish(world, "x", 0)
+        await world.wait(SECOND)
+        (old,) = await world.deliveries()
+        await world.engine.freeze(subscription.endpoint_id, by="me")
+        for _ in range(25):
+            await world.engine.replay(old.delivery.id)
+        await publish(world, "x", 1)
+        await world.engine.enable(subscription.endpoint_id, by="me")
+        await world.wait(MINUTE)
+        assert numbers(world) == [0, 1]
+        await balanced(world)
+
+    live(story)
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("code", [200, 500])
+def test_large_batches_of_one_key_leave_nothing_older_behind(code: int) -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = lambda hit: Reply(
+            code if number(hit) == 0 else 200, latency_ms=SECOND
+        )
+        await world.subscribe(URL, order=Order.LATEST)
+        await publish(world, "x", 0)
+        await world.settled()  # It is in flight.
+        for n in range(6):
+            await publish(world, "x", *range(100 * n + 1, 100 * n + 31))
+        await world.wait(10 * SECOND)
+        assert numbers(world) == [0, 530]
+        await balanced(world)
+
+    live(story)
+
+
+@pytest.mark.usefixtures("few")
+def test_a_disabled_endpoint_is_probed_with_the_newest_of_many() -> None:
+    async def story(world: World) -> None:
+        heals_at = world.start_ms + HOUR
+        world.sender.scripts[URL] = lambda hit: Reply(200 if hit.at >= heals_at else 500)
+        await world.subscribe(URL, order=Order.LATEST)
+        for key in range(101):
+            await publish(world, f"k{key}", key)
+        await world.wait(SECOND)
+        assert (await world.endpoint(URL)).health.state is State.DISABLED
+        for key in range(101):
+            await publish(world, f"k{key}", *range(1_000, 1_031))
+        await world.wait(2 * HOUR)
+        healed = [number(hit) for hit in world.sender.hits if hit.at >= heals_at]
+        assert healed == [1_030] * 101
+        await balanced(world)
+
+    live(story)

@@ -68,19 +68,13 @@ def test_keys_fall_into_a_bounded_number_of_classes(subscription_id: int, key: s
 
 def test_the_newest_is_due_when_the_older_one_was_and_in_its_lane() -> None:
     fresh = replace(BLOCKED, id=5, order_seq=0, accepted_at=200, due_at=200)
-    free = instead(fresh, BLOCKED, now=500, enabled_since=0, failed=False)
+    free = instead(fresh, BLOCKED, now=500, enabled_since=0)
     assert (free.due_at, free.unblocked_at) == (200, 500)
     tried = replace(fresh, attempts=1, due_at=450)
-    free = instead(tried, BLOCKED, now=500, enabled_since=0, failed=False)
+    free = instead(tried, BLOCKED, now=500, enabled_since=0)
     assert (free.due_at, free.unblocked_at) == (450, -500)
-    held = instead(fresh, BLOCKED, now=500, enabled_since=300, failed=False)
+    held = instead(fresh, BLOCKED, now=500, enabled_since=300)
     assert held.unblocked_at == -500
-
-
-def test_after_a_failure_the_newest_is_due_at_once() -> None:
-    older = replace(BLOCKED, id=5, order_seq=0, attempts=1, due_at=90_000)
-    free = instead(older, BLOCKED, now=500, enabled_since=0, failed=True)
-    assert (free.due_at, free.unblocked_at) == (500, -500)
 
 
 @pytest.mark.parametrize(

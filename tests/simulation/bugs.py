@@ -1450,6 +1450,31 @@ BUGS = [
         replace_sql("latest_quiet", "AND attempts = 0", "AND attempts = 1"),
     ),
     key_bug(
+        "the newest event is sent although older ones of its key are left",
+        replace("homing.store.latest", "newest", "counts[key_of(it)] >= SUPERSEDED_MAX", "False"),
+    ),
+    key_bug(
+        "a key is not quiet when an attempt of it has ended",
+        replace(ORDER, "was_just_unblocked", "0 < abs(delivery.unblocked_at) >= ...", "False"),
+    ),
+    key_bug(
+        "the quiet of a key is counted from its oldest event",
+        replace(ORDER, "quiet_at", "newest.accepted_at + spec.quiet_ms", "since + spec.quiet_ms"),
+    ),
+    key_bug(
+        "the first event that waits for quiet is superseded with the others",
+        replace("homing.store.latest", "_supersede", "int(key in keep)", "0"),
+    ),
+    key_bug(
+        "a changed quiet time leaves what waits as it is",
+        replace(
+            "homing.store.latest",
+            "follow",
+            "until if until > now else min(it.due_at, now)",
+            "it.due_at",
+        ),
+    ),
+    key_bug(
         "a sender outage sends no canaries of the newest events",
         replace(
             DISPATCH,

@@ -112,6 +112,8 @@ class RequestChecks:
         epoch = self._owned(memory, hit, delivery, endpoint)
         self._standing(memory, hit, delivery)
         if delivery.key:
+            if not probe:
+                self._quiet_enough(memory, hit, delivery)
             self._of_one_key(memory, hit, delivery)
         if probe:
             self._probe(memory, hit, endpoint)
@@ -176,8 +178,8 @@ class RequestChecks:
         taken_for, at = memory.taken.pop(delivery.id, (0, 0))
         if not delivery.key:
             return taken_for == endpoint.id and (self._reference.alone or at == hit.at)
-        # It may have waited for a former owner's request.
-        return taken_for == endpoint.id and hit.at <= at + DEADLINE_MAX_MS
+        # It may have waited for a former owner's request; then its key was looked up.
+        return taken_for == endpoint.id and hit.at <= at + DEADLINE_MAX_MS + ASKED_WITHIN_MS
 
     def _lane(
         self, memory: Memory, delivery: DeliveryModel, endpoint: EndpointModel, probe: bool
@@ -305,6 +307,23 @@ class RequestChecks:
             lambda: f"{hit.delivery} is {delivery.status}, and is attempted again: {cancelled}",
         )
 
+    def _quiet_enough(self, memory: Memory, hit: Hit, delivery: DeliveryModel) -> None:
+        """The first attempt of an event waits until its key is quiet, or has waited long enough."""
+        reference, known = self._reference, memory.catalog[delivery.subscription_id]
+        if not known.quiet_ms or delivery.attempts or delivery.replay or reference.clock_jumped:
+            return
+        sub, line = reference.subs[delivery.subscription_id], reference.order.line(delivery)
+        if delivery.accepted_at <= sub.waits_since:
+            return  # It was accepted while the subscription said something else.
+        longest = line.since + (known.max_wait_ms or 10 * known.quiet_ms)
+        quiet_at = min(delivery.accepted_at + known.quiet_ms, longest)
+        reference.counts["quiet"] += 1
+        reference.must(
+            hit.at >= quiet_at,
+            "quiet",
+            lambda: f"{hit.delivery} is sent {quiet_at - hit.at} ms before its key is quiet",
+        )
+
     def _of_one_key(self, memory: Memory, hit: Hit, delivery: DeliveryModel) -> None:
         """One after the other, in the order of acceptance."""
         reference, must = self._reference, self._reference.must
@@ -332,6 +351,8 @@ class RequestChecks:
             lambda: f"{hit.delivery} is sent after a later one of its key",
         )
         line.last = max(line.last, delivery.place)
+        first = reference.order.first_of(delivery)
+        line.since = 0 if first is None else reference.deliveries[first].accepted_at
         for other in reference.memories.values() if not reference.alone else (memory,):
             for flight in other.flights.values():
                 twin = reference.deliveries[flight.delivery_id]

@@ -117,26 +117,26 @@ class SettleChecks:
                 lambda it=number, by=newest: f"{name(it)} failed, and {by} waits",  # type: ignore[misc]
             )
             if number in result.superseded and newest is not None:
-                self.swapped(older, newest, at=at, failed=True)
-                self._newest.add(newest)
+                self.superseded([number])
+                next_ = reference.order.line(older).blocked[0]
+                self.unblocked(reference.deliveries[next_], at=at, after_drop=True)
+                self._newest.add(next_)
 
-    def swapped(self, older: DeliveryModel, newest_id: int, *, at: int, failed: bool) -> None:
+    def swapped(self, older: DeliveryModel, newest_id: int, *, at: int) -> None:
         """The newest delivery of a key takes the place of an older one."""
         reference, newest = self._reference, self._reference.deliveries[newest_id]
-        reference.finish(older, "superseded", None, maybe_in_flight=False)
-        reference.counts["superseded"] += 1
-        self.superseded_before(newest)
+        self.superseded([older.id, *reference.order.before(newest)])
         endpoint = reference.endpoints[newest.endpoint_id]
-        retry = failed or older.attempts > 0 or older.replay or older.after_drop
+        retry = older.attempts > 0 or older.replay or older.after_drop
         retry = retry or older.ready < endpoint.enabled_since
         self.unblocked(newest, at=at, after_drop=retry)
-        if not failed and endpoint.state == "enabled":
+        if endpoint.state == "enabled":
             newest.due, newest.due_latest = min(older.due, at), min(older.due_latest, at)
 
-    def superseded_before(self, newest: DeliveryModel) -> None:
-        """All that wait before the newest delivery of a key are superseded."""
+    def superseded(self, ids: Sequence[int]) -> None:
+        """These are finished because a newer event of their key waits."""
         reference = self._reference
-        for it in list(reference.order.before(newest)):
+        for it in ids:
             reference.finish(reference.deliveries[it], "superseded", None, maybe_in_flight=False)
             reference.counts["superseded"] += 1
 

@@ -225,8 +225,7 @@ class Checker(Watch):
         now, quiet_ms = newest.accepted_at, sub.quiet_ms or 0
         for it in self.reference.order.line(newest).free if quiet_ms else ():
             head = self.reference.deliveries[it]
-            waits = not head.attempts and not head.replay and head.ready == head.accepted_at
-            if waits and head.due > now:
+            if not head.attempts and not head.replay and head.due > now:
                 longest = sub.max_wait_ms or 10 * quiet_ms
                 due = max(head.due, min(now + quiet_ms, head.accepted_at + longest))
                 if head.due > self.reference.clock():  # Else it may have begun by now.
@@ -234,22 +233,26 @@ class Checker(Watch):
                 head.due_latest = due
 
     def _superseded_at_once(self, request: Sequence[NewEvent]) -> None:
-        """A publish supersedes all that wait before the newest of their keys."""
+        """A publish supersedes what waits before the newest of its keys, in one bounded step."""
         reference = self.reference
         for new in request:
             for latest in new.latest:
                 newest = reference.deliveries[latest.delivery_id]
                 if newest.blocked and reference.order.newest_of(newest) == newest.id:
-                    self._settle_checks.superseded_before(newest)
+                    ended = reference.order.superseded_before(
+                        newest, limit=reference.mix.superseded_max, keep_first=latest.quiet_ms > 0
+                    )
+                    self._settle_checks.superseded(ended)
 
     def _done_newest(
         self,
         memory: Memory,
         deliveries: Sequence[Delivery],
         *,
-        result: dict[int, Work],
+        result: dict[int, Work | int],
         now: int,
         fences: Any,
+        wait: bool = True,
     ) -> None:
         del fences
         reference = self.reference
@@ -258,6 +261,12 @@ class Checker(Watch):
             work = result.get(row.id)
             pending = older.status == "pending"
             wanted = reference.order.instead_of(older) if pending else None
+            if pending and (isinstance(work, int) or wait):
+                quiet_at = self._quiet_at(older, wanted) if wait else 0
+                if self._asks_again(row, older, wanted, work, quiet_at=quiet_at, now=now):
+                    continue
+            if isinstance(work, int):
+                continue  # It was cancelled just now.
             found = None if work is None else work.delivery.id
             reference.must(
                 found == wanted,
@@ -278,13 +287,63 @@ class Checker(Watch):
                     lambda it=older, at=now: f"{name(it.id)} begins {it.due - at} ms early",  # type: ignore[misc]
                 )
             if work is not None and found == wanted:
-                self._settle_checks.swapped(older, work.delivery.id, at=now, failed=False)
+                self._settle_checks.swapped(older, work.delivery.id, at=now)
                 compare_delivery(reference, work.delivery, reference.deliveries[work.delivery.id])
 
-    def _told_newest(self, memory: Memory, _: Any, *, result: dict[int, Work], **more: Any) -> None:
+    def _quiet_at(self, older: DeliveryModel, newest_id: int | None) -> int:
+        """When the key of a delivery that is about to be attempted is quiet."""
+        reference = self.reference
+        sub = reference.subs[older.subscription_id].now
+        quiet_ms = sub.quiet_ms if sub.order.value == "latest" else None
+        if not quiet_ms or (newest_id is None and not older.was_just_unblocked):
+            return 0
+        newest = older if newest_id is None else reference.deliveries[newest_id]
+        since = older.accepted_at
+        if older.attempts or older.replay:
+            first = reference.order.first_of(older)
+            since = newest.accepted_at if first is None else reference.deliveries[first].accepted_at
+        return min(newest.accepted_at + quiet_ms, since + (sub.max_wait_ms or 10 * quiet_ms))
+
+    def _asks_again(
+        self,
+        row: Delivery,
+        older: DeliveryModel,
+        newest_id: int | None,
+        work: Work | int | None,
+        *,
+        quiet_at: int,
+        now: int,
+    ) -> bool:
+        """Whether nothing may be attempted yet: the key is not quiet, or too many others wait."""
+        reference, limit = self.reference, self.reference.mix.superseded_max
+        wanted = None
+        if quiet_at > now:
+            wanted = older.due = older.due_latest = quiet_at
+            older.paused, older.expires, older.t0 = row.paused_ms, row.expires_at, row.t0
+            reference.counts["waited_for_quiet"] += 1
+        elif newest_id is not None:
+            newest = reference.deliveries[newest_id]
+            ended = reference.order.superseded_before(newest, limit=limit)
+            if len(ended) == limit:
+                wanted = row.due_at
+                self._settle_checks.superseded(ended)
+                reference.counts["superseded_in_steps"] += 1
+        found = work if isinstance(work, int) else None
+        return (
+            reference.must(
+                found == wanted,
+                "latest",
+                lambda: f"{name(older.id)} is asked for again at {found}, and should at {wanted}",
+            )
+            and wanted is not None
+        )
+
+    def _told_newest(
+        self, memory: Memory, _: Any, *, result: dict[int, Work | int], **more: Any
+    ) -> None:
         del more
         for older, work in result.items():
-            if older in memory.taken:
+            if older in memory.taken and not isinstance(work, int):
                 memory.taken[work.delivery.id] = memory.taken.pop(older)
 
     def _told_publish(
@@ -583,6 +642,8 @@ class Checker(Watch):
         self._pause(sub, result)
         if _wanted(sub.now) != _wanted(result):
             sub.wants_since = reference.clock()
+        if _waits(sub.now) != _waits(result):
+            sub.waits_since = reference.clock()
         sub.now, sub.changed, sub.responded = result, self._change(memory), False
         if before != result.endpoint_id and not reference.is_used(before):
             reference.causes.left(before, result.updated_at)
@@ -722,8 +783,11 @@ class Checker(Watch):
         reference.must(right, "S6", lambda: f"a cleanup job is done, and {owner} owns the bucket")
         mine = [waiting[it] for it in there if it not in except_ids]
         mine = [it for it in mine if it.subscription_id == cleanup_job.subscription_id]
-        if cleanup_job.kind == "unblock" and not sub.deleted:
-            self._all_unblocked([it for it in mine if it.blocked], result.touched, more["now"])
+        is_back = target is not None and target.id == cleanup_job.endpoint_id
+        if cleanup_job.kind == "unblock" or (cleanup_job.kind == "move" and is_back):
+            touched = self._follow(mine, sub.now, more["now"])
+            right = result.touched == touched
+            reference.must(right, "order", lambda: f"{result.touched} changed, not {touched}")
             return
         if sub.gone and not sub.deleted:
             mine = [it for it in mine if it.id <= sub.gone_upto]
@@ -740,18 +804,30 @@ class Checker(Watch):
                 reference.cancels[delivery.id] = sub.changed
             elif target is not None:
                 reference.move(delivery, target.id)
-        if target is not None and not (sub.deleted or sub.gone or sub.now.order.value != "none"):
-            blocked = [it for it in mine if it.blocked]
-            self._all_unblocked(blocked, len(blocked), more["now"])
+        if target is not None and not (sub.deleted or sub.gone):
+            self._follow(mine, sub.now, more["now"])
 
-    def _all_unblocked(self, mine: list[DeliveryModel], touched: int, now: int) -> None:
-        """A subscription has no order any more."""
-        reference = self.reference
-        right = len(mine) == touched
-        reference.must(right, "order", lambda: f"{touched} were unblocked, not {len(mine)}")
+    def _follow(self, mine: list[DeliveryModel], sub: Subscription, now: int) -> int:
+        """What waits does so as its subscription says by now; how many deliveries that changes."""
+        reference, changed = self.reference, 0
         for delivery in mine:
-            self._settle_checks.unblocked(delivery, at=now, after_drop=False)
-            delivery.freed = True
+            if delivery.blocked and sub.order.value == "none":
+                self._settle_checks.unblocked(delivery, at=now, after_drop=False)
+                delivery.freed = True
+                changed += 1
+        for delivery in mine:
+            if not delivery.key or delivery.blocked or delivery.attempts or delivery.replay:
+                continue
+            due = min(delivery.due, now)
+            if sub.quiet_ms:
+                newest_id = reference.order.instead_of(delivery) or delivery.id
+                at = reference.deliveries[newest_id].accepted_at + sub.quiet_ms
+                longest = delivery.accepted_at + (sub.max_wait_ms or 10 * sub.quiet_ms)
+                until = min(at, longest) + delivery.paused
+                due = until if until > now else due
+            changed += due != delivery.due
+            delivery.due = delivery.due_latest = due
+        return changed
 
     def _done_release_keys(
         self,
@@ -988,6 +1064,11 @@ def about_of(reference: Reference, fact: Fact) -> int | None:
 def _wanted(it: Subscription) -> tuple[object, ...]:
     """What decides which events it gets."""
     return it.types, it.filters, it.active, it.endpoint_id, it.verification, it.receiver
+
+
+def _waits(it: Subscription) -> tuple[object, ...]:
+    """What decides how its deliveries with a key wait."""
+    return it.order, it.quiet_ms, it.max_wait_ms
 
 
 def _earliest_due(waiting: dict[int, DeliveryModel], ids: Sequence[int]) -> set[int]:

@@ -118,6 +118,7 @@ class DeliveryModel:
     freed: bool = False  # its subscription has no order any more
     ready: int = 0  # when it was accepted, or unblocked
     after_drop: bool = False  # it was unblocked because the one before was dropped
+    unblocked_at: int = 0
 
     def __post_init__(self) -> None:
         self.ready = self.due = self.due_latest = self.accepted_at
@@ -133,6 +134,12 @@ class DeliveryModel:
         """It was due when it was ready, and never attempted: a pause leaves it its place."""
         first = self.attempts == 0 and not self.replay and not self.after_drop
         return first and self.due == self.ready
+
+    @property
+    def was_just_unblocked(self) -> bool:
+        """It is due since it was unblocked, so it may not have waited for quiet."""
+        first = self.attempts == 0 and not self.replay
+        return first and 0 < self.unblocked_at >= self.due - self.paused
 
     def move_to(self, paused: int) -> None:
         """Its subscription was paused for so long since it was ready."""
@@ -174,7 +181,7 @@ class DeliveryModel:
 
     def unblocked(self, at: int, *, after_drop: bool) -> None:
         """It may go from now on, as if it had just been accepted."""
-        self.ready = self.due = self.due_latest = at
+        self.ready = self.due = self.due_latest = self.unblocked_at = at
         self.expires, self.after_drop = at + self.table.window_ms, after_drop
         self.paused = 0
 

@@ -6,8 +6,12 @@ the others, so that combinations come up that an even mix would never reach.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from importlib import import_module
 from random import Random
+from unittest.mock import patch
 
 import msgspec
 
@@ -89,6 +93,9 @@ class Egress:
     certificates: float  # of the URLs, those whose client certificate expires and is renewed
 
 
+Limits = tuple[tuple[str, int], ...]  # by module and name
+
+
 @dataclass(frozen=True)
 class Mix:
     """All that is drawn before a run."""
@@ -132,6 +139,8 @@ class Mix:
     unkeyed: float = 0.1  # where there are keys: the part of the events without one
     ordered: float = 0  # the part of the subscriptions that have an order by key
     latest: float = 0  # of these, the part that wants only the newest event of a key
+    quiet_changes: float = 0  # after so many of its actions a person changes a quiet time, too
+    limits: Limits = ()  # of the engine and the store, where they are not the usual ones
     guard_changes: int = 0  # times that the process is started with other settings of the guard
     machines: int = 1  # with several, processes share the buckets of the store by leases
     failovers_per_hour: float = 0  # of the store of a fleet, to a standby that has all commits
@@ -152,6 +161,20 @@ class Mix:
     def ignores(self, policy: str | None, tenant: str) -> bool:
         """Whether a Retry-After moves no retry and holds no endpoint."""
         return self._named(policy, tenant) in self.ignoring
+
+    @property
+    def superseded_max(self) -> int:
+        """How many deliveries of a key one step supersedes."""
+        return dict(self.limits).get("homing.store.latest.SUPERSEDED_MAX", 1_000)
+
+    @contextmanager
+    def limited(self) -> Iterator[None]:
+        """Run with the limits of this mix."""
+        with ExitStack() as limits:
+            for path, limit in self.limits:
+                module, name = path.rsplit(".", 1)
+                limits.enter_context(patch.object(import_module(module), name, limit))
+            yield
 
     def table_of(self, policy: str | None, tenant: str) -> Timetable:
         return self.tables[self._named(policy, tenant)]
@@ -229,12 +252,39 @@ CUTS = (
 )
 
 
+# The limits of the engine and the store that a backlog can exceed, and small ones.
+SMALL = {
+    "homing.store.latest.SUPERSEDED_MAX": (1, 2, 5),
+    "homing.engine.latest.AT_ONCE_MAX": (1, 3),
+    "homing.engine.latest.REMEMBERED_MAX": (1, 5),
+    "homing.engine.load.LOAD_MAX": (1, 3),
+    "homing.engine.load.ROWS_MAX": (16, 20),
+    "homing.engine.load.NEW_MAX": (2, 20),
+    "homing.engine.queue.LENGTH_MAX": (1, 10),
+    "homing.engine.maintenance.PAGES_MAX": (1, 2),
+    "homing.engine.maintenance.UNSURE_STEP": (1, 2),
+    "homing.store.unpaused.PAGE": (1, 3),
+    "homing.store.unpaused.PAGES_MAX": (2, 5),
+}
+
+
 def _some(rng: Random, things: tuple[str, ...], *, least: int = 1) -> tuple[str, ...]:
     return tuple(rng.sample(things, rng.randint(least, len(things))))
 
 
 def draw(seed: int, deliveries: int) -> Mix:
     """The mix of a seed; the same for ever."""
+    return _with_limits(_drawn(seed, deliveries), Random(f"limits {seed}"))
+
+
+def _with_limits(mix: Mix, rng: Random) -> Mix:
+    """In half of the seeds with keys all limits are small: a key has more rows than them."""
+    if not mix.keys or rng.random() < 0.5:
+        return mix
+    return replace(mix, limits=tuple([(it, rng.choice(choices)) for it, choices in SMALL.items()]))
+
+
+def _drawn(seed: int, deliveries: int) -> Mix:
     mix = _draw(seed, deliveries)
     mix = replace(mix, readers=Random(f"readers {seed}").randint(2, 4)) if seed % 7 == 4 else mix
     if seed % 32 in {8, 23}:
@@ -321,6 +371,8 @@ def _with_keys(mix: Mix, rng: Random) -> Mix:
     keys, ordered = rng.choice((1, 2, 5, 20)), rng.choice((0.5, 0.8, 1.0))
     latest = rng.choice((0.0, 0.5, 1.0))
     mix = replace(mix, keys=keys, ordered=ordered, latest=latest, actions=actions)
+    if latest:
+        mix = replace(mix, quiet_changes=Random(f"quiet of {mix.seed}").choice((0, 0.3, 1)))
     if mix.cuts and latest == 1.0:  # What waits in an outage are newest events, and nothing else.
         return replace(mix, ordered=1.0, unkeyed=0)
     return mix
@@ -432,6 +484,10 @@ def draw_fleet(seed: int, deliveries: int) -> Mix:
 
     Attempts are slow, so that many are in flight when a bucket changes hands.
     """
+    return _with_limits(_drawn_fleet(seed, deliveries), Random(f"limits of fleet {seed}"))
+
+
+def _drawn_fleet(seed: int, deliveries: int) -> Mix:
     rng = Random(f"fleet {seed}")
     delays = tuple(rng.choice((2, 5, 20)) * SECOND for _ in range(8))
     deadline_ms = rng.choice((2, 5, 12)) * SECOND

@@ -23,6 +23,7 @@ class Line:
     blocked: list[int] = field(default_factory=list)
     held: set[int] = field(default_factory=set)  # cancelled, and maybe in flight
     last: int = 0  # the highest place of which an attempt has started
+    since: int = 0  # when the first event was accepted since then; 0: none was
 
 
 @dataclass
@@ -42,6 +43,8 @@ class OrderModel:
         self.places += 1
         if delivery.replay:
             self.replays.add(delivery.id)
+        else:
+            line.since = line.since or delivery.accepted_at
         delivery.place, delivery.ordered = self.places, ordered
         delivery.blocked = ordered and bool(line.free or line.blocked or line.held)
         if delivery.blocked:
@@ -89,6 +92,17 @@ class OrderModel:
         """The blocked deliveries of its key before it."""
         blocked = self.line(delivery).blocked
         return blocked[: blocked.index(delivery.id)]
+
+    def first_of(self, delivery: DeliveryModel) -> int | None:
+        """The first event of its key that waits."""
+        return next((it for it in self.line(delivery).blocked if it not in self.replays), None)
+
+    def superseded_before(
+        self, newest: DeliveryModel, *, limit: int, keep_first: bool = False
+    ) -> list[int]:
+        """What one step supersedes; while the key waits for quiet, not its first event."""
+        first = self.first_of(newest) if keep_first else None
+        return [it for it in self.before(newest)[:limit] if it != first]
 
     def unblocked(self, delivery: DeliveryModel) -> None:
         line = self.line(delivery)

@@ -64,15 +64,18 @@ class People:
         self._pauses = Random(f"pauses {mix.seed}")
         self._many = self._backfills = 0
         self._orders = Random(f"orders {mix.seed}")
+        self._quiet = Random(f"quiet {mix.seed}")
         self._asked = 0
         self.jobs: list[Job] = []
         self.over = False
         self.allows_private: Callable[[], bool] = lambda: False  # private addresses in URLs
         self.meanwhile: Callable[[], Coroutine[None, None, None]]  # what publishers do then
 
-    async def _ask(self, what: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
+    async def _ask(
+        self, what: Callable[[Engine], Coroutine[Any, Any, T]], rng: Random | None = None
+    ) -> T:
         """Ask one of the processes; ``_asked`` is the life that responded."""
-        machine = pick(self._machines, self._rng)
+        machine = pick(self._machines, rng or self._rng)
         life = machine.life.number
         response = await machine.ask(what)
         self._asked = life
@@ -120,9 +123,11 @@ class People:
         if draft.filters == FILTERS:
             self._fire("person_filters")
 
-    async def _change(self, subscription: Subscription, **changes: object) -> None:
+    async def _change(
+        self, subscription: Subscription, rng: Random | None = None, **changes: object
+    ) -> None:
         changed = msgspec.structs.replace(draft_of(subscription), **changes)
-        await self._ask(lambda engine: engine.change(subscription.id, lambda _: changed))
+        await self._ask(lambda engine: engine.change(subscription.id, lambda _: changed), rng)
         self._known(subscription.id)
 
     def _known(self, subscription_id: int) -> None:
@@ -148,14 +153,16 @@ class People:
         while rate and not self.over:
             await asyncio.sleep(self._rng.expovariate(rate) * 3600)
             if not self.over:
-                await self._do(self._rng.choice(self._mix.actions))
+                await self._do(self._rng.choice(self._mix.actions), self._rng)
+            if not self.over and self._quiet.random() < self._mix.quiet_changes:
+                await self._do("change_quiet", self._quiet)
 
-    async def _do(self, action: str) -> None:
+    async def _do(self, action: str, rng: Random) -> None:
         do: Callable[[], Awaitable[bool]] = getattr(self, f"_{action}")
         self._reference.say(f"person: {action}")
         others = [
             asyncio.ensure_future(self.meanwhile())
-            for _ in range(self._rng.randint(0, self._mix.meanwhile_max))
+            for _ in range(rng.randint(0, self._mix.meanwhile_max))
         ]
         try:
             async with asyncio.timeout(self._mix.response_within_ms / 1000):
@@ -280,7 +287,7 @@ class People:
             order |= self._order()
         elif self._orders.random() < 0.3:
             order["url"] = self._url(sub.tenant)
-        await self._change(sub.now, **order)
+        await self._change(sub.now, None, **order)
         return True
 
     def _order(self) -> dict[str, object]:
@@ -290,6 +297,18 @@ class People:
         quiet_ms = rng.choice((None, None, 2_000, 60_000))
         longest = None if quiet_ms is None else rng.choice((None, 3 * quiet_ms))
         return {"order": Order.LATEST, "quiet_ms": quiet_ms, "max_wait_ms": longest}
+
+    async def _change_quiet(self) -> bool:
+        """Another quiet time, or none, while deliveries wait for the end of the one before."""
+        rng, subs = self._quiet, self._reference.subs.values()
+        newest = [it for it in subs if not it.deleted and it.now.order is Order.LATEST]
+        if not newest:
+            return False
+        quiet_ms = rng.choice((None, 2_000, 60_000, 20 * 60_000))
+        longest = None if quiet_ms is None else rng.choice((None, quiet_ms, 3 * quiet_ms))
+        sub = rng.choice(newest)
+        await self._change(sub.now, rng, quiet_ms=quiet_ms, max_wait_ms=longest)
+        return True
 
     async def _rotate_secret(self) -> bool:
         sub, overlap_ms = self._living(), self._rng.choice(OVERLAPS_MS)

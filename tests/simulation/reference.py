@@ -62,6 +62,7 @@ class Sub:
     left: set[int] = field(default_factory=set)  # endpoints that it was at
     gone_upto: int = 0  # the last delivery there was when a 410 set it inactive
     wants_since: int = 0  # when it was last changed in what it wants, or where it is
+    waits_since: int = 0  # since when its deliveries with a key wait as they do
     pauses: list[tuple[int, int | None]] = field(default_factory=list)  # begin and end of each
     pauses_before: list[tuple[int, int | None]] = field(default_factory=list)  # until the change
 

@@ -347,7 +347,8 @@ def run_seed(seed: int, deliveries: int, *, fleet: bool = False) -> Verdict:
         await parts[0].live()
 
     try:
-        run_virtual(main(), FleetLoop() if fleet else None)
+        with mix.limited():
+            run_virtual(main(), FleetLoop() if fleet else None)
     except (SpinsForEver, WaitsForEver) as error:
         parts[0].reference.violated("S14", repr(error))
     except Exception:  # noqa: BLE001 - an exception that nobody took, from whatever part

@@ -96,7 +96,12 @@ class Dispatcher:
             signer_of=core.catalog.signer_of,
             trace_share=None if core.tracing is None else core.tracing.share,
         )
-        self._newest_first = NewestFirst(core, send=self._send_newest, give_back=self._give_back)
+        self._newest_first = NewestFirst(
+            core,
+            send=self._send_newest,
+            give_back=self._give_back,
+            ask_again=self._ask_again,
+        )
         self.paused = False  # the store cannot settle: nothing new starts
         self.draining = False
         self._heap: list[tuple[int, int, EndpointQueue]] = []
@@ -633,6 +638,11 @@ class Dispatcher:
             self.check_store(it.queue.endpoint.id)
         if delivery.endpoint_id != it.queue.endpoint.id:
             self.left_in_store(delivery)
+
+    def _ask_again(self, it: Starting, at: int) -> None:
+        """Free the slot of an attempt that must wait until this time, as the store has it."""
+        self._free_unsent(it)
+        self.left_in_store(replace(it.work.delivery, due_at=at))
 
     def _free_unsent(self, it: Starting) -> None:
         delivery = it.work.delivery

@@ -41,7 +41,7 @@ class Starting(Struct, frozen=True, gc=False):
 
 
 class NewestFirst:
-    """Asks the store for newer deliveries; ``send`` and ``give_back`` are the dispatcher's."""
+    """Asks the store for newer deliveries; the functions are the dispatcher's."""
 
     def __init__(
         self,
@@ -49,9 +49,10 @@ class NewestFirst:
         *,
         send: Callable[[Starting, Work], None],
         give_back: Callable[[Starting], None],
+        ask_again: Callable[[Starting, int], None],
     ) -> None:
         self._flow, self._clock, self._ownership = core.flow, core.clock, core.ownership
-        self._send, self._give_back = send, give_back
+        self._send, self._give_back, self._ask_again = send, give_back, ask_again
         self._waiting: list[Starting] = []
         self._newest: OrderedDict[tuple[int, str], int] = OrderedDict()  # by subscription and key
         self._task: asyncio.Task[None] | None = None
@@ -107,6 +108,10 @@ class NewestFirst:
             for it in batch:
                 self._give_back(it)
             return
-        self.superseded += len(found)
         for it in batch:
-            self._send(it, found.get(it.work.delivery.id, it.work))
+            work = found.get(it.work.delivery.id, it.work)
+            if isinstance(work, int):
+                self._ask_again(it, work)
+            else:
+                self.superseded += work is not it.work
+                self._send(it, work)

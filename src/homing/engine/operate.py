@@ -52,6 +52,7 @@ from homing.model import (
 from homing.policy import health, pause, verification
 from homing.policy.admission import SubscriptionDraft
 from homing.policy.notices import Notice
+from homing.policy.order import waiting_rules
 from homing.policy.outcome import judge
 from homing.policy.reach import names_address
 from homing.policy.receiver import after_change, is_gone
@@ -344,7 +345,8 @@ class Operator:
                 continue
             await self._notify_peers(new)
             moved = new.endpoint_id != old.endpoint_id
-            if moved or is_gone(old) or new.order is not old.order:
+            waits = waiting_rules(new) != waiting_rules(old)
+            if moved or is_gone(old) or waits:
                 await self._cleanup_jobs()
             return new
         raise Unavailable(_TOO_MANY_CHANGES)

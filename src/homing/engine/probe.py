@@ -116,13 +116,17 @@ class Prober:
             await asyncio.sleep(wait_ms / 1000)
         if subscription.order is Order.LATEST:
             fences = self._ownership.fences([delivery.bucket])
+            newest: Work | int = 0
             try:
-                found = await self._flow.newest([delivery], now=self._clock.now(), fences=fences)
+                while isinstance(newest, int):  # More must be superseded first.
+                    now = self._clock.now()
+                    found = await self._flow.newest([delivery], now=now, fences=fences, wait=False)
+                    newest = found.get(delivery.id, work)
             except HomingError as error:
                 log.warning("newer events could not be read for a probe", error=str(error))
                 await asyncio.sleep(AGAIN_MS / 1000)
                 return None
-            work = found.get(delivery.id, work)
+            work = newest
         if wait_ms <= 0 and work.delivery.id == delivery.id:
             return work
         may_start = (

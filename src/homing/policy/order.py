@@ -76,18 +76,36 @@ def longest_wait_ms(spec: SubscriptionSpec) -> int:
     return spec.max_wait_ms if spec.max_wait_ms is not None else QUIET_TIMES * quiet_ms
 
 
-def instead(
-    older: Delivery, newest: Delivery, *, now: int, enabled_since: int | None, failed: bool
-) -> Delivery:
+def waiting_rules(spec: SubscriptionSpec) -> tuple[bool, int | None, int | None]:
+    """The fields that say how deliveries with a key wait: another value changes those that do."""
+    return spec.order is not Order.NONE, spec.quiet_ms, spec.max_wait_ms
+
+
+def quiet_at(spec: SubscriptionSpec, *, since: int, newest: Delivery) -> int:
+    """When a key is quiet, or has waited long enough since its first event; 0: it never waits."""
+    if not spec.quiet_ms:
+        return 0
+    return min(newest.accepted_at + spec.quiet_ms, since + longest_wait_ms(spec))
+
+
+def was_just_unblocked(delivery: Delivery) -> bool:
+    """Whether it was unblocked and is due since then: it may not have waited for quiet.
+
+    All others got their times when they were accepted, or when a person or a change set them.
+    """
+    first = not (delivery.attempts or delivery.replay)
+    return first and 0 < abs(delivery.unblocked_at) >= delivery.due_at - delivery.paused_ms
+
+
+def instead(older: Delivery, newest: Delivery, *, now: int, enabled_since: int | None) -> Delivery:
     """The newest delivery of a key in the place of an older one that is superseded.
 
-    It is due when the older one was, in the same lane: a busy key never starves. If the older one
-    has just failed, it is due at once, in the retry lane. ``enabled_since`` is that of its
-    endpoint, None while that is not enabled.
+    It is due when the older one was, in the same lane: a busy key never starves. ``enabled_since``
+    is that of its endpoint, None while that is not enabled.
     """
     if enabled_since is None:
         return unblocked(newest, now=now, enabled=False, after_drop=False)
     tried = older.attempts or older.replay or older.unblocked_at < 0
-    retry = bool(failed or tried or older.ready_at < enabled_since)
+    retry = bool(tried or older.ready_at < enabled_since)
     free = unblocked(newest, now=now, enabled=True, after_drop=retry)
-    return free if failed else replace(free, due_at=min(older.due_at, now))
+    return replace(free, due_at=min(older.due_at, now))

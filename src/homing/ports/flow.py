@@ -265,10 +265,13 @@ class FlowStore(Protocol):
         *,
         now: int,
         fences: Sequence[tuple[int, int]] = (),
-    ) -> dict[int, Work]:
+        wait: bool = True,
+    ) -> dict[int, Work | int]:
         """The newest deliveries of the keys of these deliveries, which are about to be attempted.
 
-        Each by the id of the older one that it supersedes; without a newer event there is none.
+        Each by the id of the older one that it supersedes; without a newer event there is none. A
+        time instead: nothing may be attempted yet, because the key waits for quiet (unless
+        ``wait`` is False) or because more must be superseded first; ask again then.
         Raises LostLeases on another epoch.
         """
 

@@ -30,6 +30,7 @@ from homing.policy.commit_loss import LISTED_MAX, CommitLoss, missing_text
 from homing.policy.erasure import ErasedId
 from homing.policy.event_types import EventType, TypePlace, TypeSummary
 from homing.policy.notices import Notice
+from homing.policy.order import waiting_rules
 from homing.policy.quota import too_many_subscriptions
 from homing.policy.receiver import is_gone
 from homing.ports import (
@@ -805,7 +806,7 @@ async def _change(tx: Tx, new: Subscription, *, cleanup_job_id: int) -> Subscrip
             at=before.endpoint_id,
         )
         await causes.leave(tx, before.endpoint_id, now=new.updated_at)
-    elif before.order is not Order.NONE and new.order is Order.NONE:
+    elif before.order is not Order.NONE and waiting_rules(before) != waiting_rules(new):
         await cleanup_jobs.leave(
             tx,
             cleanup_jobs.UNBLOCK,

@@ -9,9 +9,10 @@ A subscription whose receiver responded with 410 leaves a job of the kind "gone"
 was accepted until then; its "move" jobs become "gone" jobs. They become "move" jobs (again) when a
 person activates the subscription or changes its URL: what is not cancelled yet stays pending.
 
-A subscription that no longer has an order leaves a job of the kind "unblock", which unblocks all of
-its deliveries. So does a "move" job of such a subscription. If it has an order again before that,
-what is still blocked goes in order.
+A subscription that no longer has an order, or has other quiet times, leaves a job of the kind
+"unblock": its deliveries wait as it says by now, and without an order none of them is blocked. So
+does a "move" job with what it moves, and with what stays where the subscription is again. If it has
+an order again before that, what is still blocked goes in order.
 
 Deliveries in flight are left out: the engine moves them when they settle.
 """
@@ -19,9 +20,9 @@ Deliveries in flight are left out: the engine moves them when they settle.
 from __future__ import annotations
 
 from homing.errors import StaleCatalog
-from homing.model import Endpoint, Finished, Order, Reason, Status, Subscription
+from homing.model import Endpoint, Finished, Reason, Status, Subscription
 from homing.ports import CleanupJob, CleanupStep
-from homing.store import order, rows, tenant_moves
+from homing.store import latest, order, rows, tenant_moves
 from homing.store.tx import Tx
 from homing.store.writes import LedgerChange, add_to_ledger
 
@@ -58,12 +59,7 @@ async def step(
         await tenant_moves.hold(tx, owner[0])
     row = await tx.one("subscription_by_id", id=cleanup_job.subscription_id)
     subscription = None if row is None else rows.subscription(row)
-    has_order = subscription is not None and subscription.order is not Order.NONE
-    if (cleanup_job.kind == MOVE and _is_back(cleanup_job, subscription, target)) or (
-        cleanup_job.kind == UNBLOCK and has_order
-    ):
-        await tx.all("cleanup_job_done", id=cleanup_job.id)
-        return CleanupStep(touched=0, done=True)
+    is_move = cleanup_job.kind == MOVE and not _is_back(cleanup_job, subscription, target)
     scanned = await tx.all(
         "cleanup_job_scan",
         endpoint_id=cleanup_job.endpoint_id,
@@ -79,12 +75,12 @@ async def step(
         and (upto is None or number <= upto)
     ]
     touched = 0
-    if ids and cleanup_job.kind == MOVE and target is not None:
-        touched = await _move(tx, cleanup_job, ids, target)
-        if not has_order:
-            await order.unblock_all(tx, ids, now=now)
-    elif ids and cleanup_job.kind == UNBLOCK:
-        touched = await order.unblock_all(tx, ids, now=now)
+    if ids and cleanup_job.kind in {MOVE, UNBLOCK}:
+        if is_move and target is not None:
+            touched = await _move(tx, cleanup_job, ids, target)
+        if subscription is not None:
+            changed = await latest.follow(tx, ids, subscription, now=now)
+            touched = touched if is_move else changed
     elif ids:
         touched = await _cancel(tx, cleanup_job, ids, now=now, node=node)
     if len(scanned) < limit:

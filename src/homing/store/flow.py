@@ -284,7 +284,7 @@ class Flow:
             await tx.write([it for it in writes if it[1]])
             await write_events(tx, batch.notices, node=self._settle_node)
             await notices.write(tx, batch.for_people, node=self._settle_node)
-            unblocked = [*await _unblock(tx, batch, gone), *(it.newest for it in swapped)]
+            unblocked = [*await _unblock(tx, batch, gone), *(it.free for it in swapped)]
             return SettleResult(gone, tuple(unblocked), frozenset(it.older_id for it in swapped))
 
         try:
@@ -302,9 +302,10 @@ class Flow:
         *,
         now: int,
         fences: Sequence[tuple[int, int]] = (),
-    ) -> dict[int, Work]:
+        wait: bool = True,
+    ) -> dict[int, Work | int]:
         await leases.hold(tx, fences)
-        return await latest.newest(tx, deliveries, now=now, node=self._latest_node)
+        return await latest.newest(tx, deliveries, now=now, node=self._latest_node, wait=wait)
 
     async def remove_history(self, *, before: int, limit: int, epoch: int = 0) -> int:
         removed = await self._db.remove_days(before=before, limit=limit)

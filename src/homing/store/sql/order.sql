@@ -155,32 +155,39 @@ DELETE FROM pending WHERE id = :id RETURNING {pending};
 DELETE FROM pending WHERE id = ANY(:id::bigint[]) RETURNING {pending};
 
 -- name: latest_supersede [sqlite]
--- The blocked deliveries of a key before a place, a bounded number.
+-- The blocked deliveries of a key before a place, a bounded number; with "keep" not its first event.
 DELETE FROM pending WHERE id IN (
-    SELECT id FROM pending
-    WHERE subscription_id = :subscription_id AND order_key = :order_key
-    AND order_seq > 0 AND order_seq < :order_seq
-    ORDER BY order_seq LIMIT :limit
+    SELECT id FROM (
+        SELECT id, order_seq, min(CASE WHEN replay = 0 THEN order_seq END) OVER () AS first FROM (
+            SELECT id, order_seq, replay FROM pending
+            WHERE subscription_id = :subscription_id AND order_key = :order_key
+            AND order_seq > 0 AND order_seq < :order_seq
+            ORDER BY order_seq LIMIT :limit))
+    WHERE :keep = 0 OR order_seq <> coalesce(first, 0)
 ) RETURNING {pending};
 
 -- name: latest_supersede [postgres]
 DELETE FROM pending WHERE id IN (
-    SELECT q.id FROM unnest(
-        :subscription_id::bigint[], :order_key::text[], :order_seq::bigint[], :limit::integer[]
-    ) AS it (subscription_id, order_key, order_seq, n)
+    SELECT found.id FROM unnest(
+        :subscription_id::bigint[], :order_key::text[], :order_seq::bigint[], :limit::integer[],
+        :keep::integer[]
+    ) AS it (subscription_id, order_key, order_seq, n, keep)
     CROSS JOIN LATERAL (
-        SELECT p.id FROM pending p
-        WHERE p.subscription_id = it.subscription_id AND p.order_key = it.order_key
-        AND p.order_seq > 0 AND p.order_seq < it.order_seq
-        ORDER BY p.order_seq LIMIT it.n
-    ) AS q
+        SELECT q.id, q.order_seq, min(q.order_seq) FILTER (WHERE q.replay = 0) OVER () AS first FROM (
+            SELECT p.id, p.order_seq, p.replay FROM pending p
+            WHERE p.subscription_id = it.subscription_id AND p.order_key = it.order_key
+            AND p.order_seq > 0 AND p.order_seq < it.order_seq
+            ORDER BY p.order_seq LIMIT it.n
+        ) AS q
+    ) AS found
+    WHERE it.keep = 0 OR found.order_seq <> coalesce(found.first, 0)
 ) RETURNING {pending};
 
 -- name: latest_quiet [sqlite]
 -- A delivery that waits for quiet waits longer: a newer event of its key has come.
 UPDATE pending SET due_at = max(due_at, min(:quiet_until, accepted_at + :max_wait_ms))
 WHERE subscription_id = :subscription_id AND order_key = :order_key AND order_seq = 0
-AND attempts = 0 AND replay = 0 AND unblocked_at = 0 AND due_at > :now
+AND attempts = 0 AND replay = 0 AND due_at > :now
 RETURNING id;
 
 -- name: latest_quiet [postgres]
@@ -191,8 +198,56 @@ FROM unnest(
 ) AS it (quiet_until, max_wait_ms, subscription_id, order_key, now)
 WHERE pending.subscription_id = it.subscription_id AND pending.order_key = it.order_key
 AND pending.order_seq = 0 AND pending.attempts = 0 AND pending.replay = 0
-AND pending.unblocked_at = 0 AND pending.due_at > it.now
+AND pending.due_at > it.now
 RETURNING pending.id;
+
+-- name: latest_wait [sqlite]
+-- One that was cancelled or attempted meanwhile is left as it is.
+UPDATE pending SET part = :part, due_at = :due_at, expires_at = :expires_at, t0 = :t0, paused_ms = :paused_ms
+WHERE id = :id AND attempts = :attempts AND order_seq = 0
+RETURNING id;
+
+-- name: latest_wait [postgres]
+UPDATE pending SET
+    part = it.part, due_at = it.due_at, expires_at = it.expires_at, t0 = it.t0, paused_ms = it.paused_ms
+FROM unnest(
+    :part::smallint[], :due_at::bigint[], :expires_at::bigint[], :t0::bigint[], :paused_ms::bigint[],
+    :id::bigint[], :attempts::integer[]
+) AS it (part, due_at, expires_at, t0, paused_ms, id, attempts)
+WHERE pending.id = it.id AND pending.attempts = it.attempts AND pending.order_seq = 0
+RETURNING pending.id;
+
+-- name: latest_first [sqlite]
+-- When the first event was accepted that is blocked behind an attempt of its key.
+SELECT :subscription_id, :order_key, accepted_at FROM pending
+WHERE subscription_id = :subscription_id AND order_key = :order_key AND order_seq > 0 AND replay = 0
+ORDER BY order_seq LIMIT 1;
+
+-- name: latest_first [postgres]
+SELECT it.subscription_id, it.order_key, p.accepted_at
+FROM unnest(:subscription_id::bigint[], :order_key::text[]) AS it (subscription_id, order_key)
+CROSS JOIN LATERAL (
+    SELECT accepted_at FROM pending q
+    WHERE q.subscription_id = it.subscription_id AND q.order_key = it.order_key AND q.order_seq > 0
+    AND q.replay = 0
+    ORDER BY q.order_seq LIMIT 1
+) AS p;
+
+-- name: latest_free [sqlite]
+SELECT {pending} FROM pending
+WHERE id IN (SELECT value FROM json_each(:ids)) AND order_key IS NOT NULL
+AND order_seq = 0 AND attempts = 0 AND replay = 0;
+
+-- name: latest_free [postgres]
+SELECT {pending} FROM pending
+WHERE id = ANY(:ids::bigint[]) AND order_key IS NOT NULL
+AND order_seq = 0 AND attempts = 0 AND replay = 0;
+
+-- name: subscriptions_of [sqlite]
+SELECT {subscription} FROM subscription WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: subscriptions_of [postgres]
+SELECT {subscription} FROM subscription WHERE id = ANY(:ids::bigint[]);
 
 -- name: event_key_of
 SELECT key FROM event WHERE id = :id;
