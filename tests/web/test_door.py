@@ -109,7 +109,7 @@ def test_a_503_says_when_to_come_back(
     error: HomingError, code: str, wait: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def story(house: House) -> None:
-        async def fails(*_: Any) -> Any:
+        async def fails(*_: Any, **__: Any) -> Any:
             raise error
 
         monkeypatch.setattr(house.world.engine, "publish", fails)
