@@ -226,6 +226,8 @@ FOUND = {
     "a key is not quiet when an attempt of it has ended": 11,
     "the quiet of a key is counted from its oldest event": 19,
     "the first event that waits for quiet is superseded with the others": 67,
+    "the newest event is sent although older ones of its key are left": 67,
+    "what waits goes on waiting when its quiet time is changed": 11,
     "a sender outage sends no canaries of the newest events": 67,
     "a backfill makes every event of a key although only the newest is wanted": 75,
 }
