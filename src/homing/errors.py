@@ -318,6 +318,12 @@ class BadSetting(HomingError):
     code = "bad_setting"
 
 
+class UnknownPolicy(BadSetting):
+    """A subscription uses a policy whose numbers are not known."""
+
+    code = "unknown_policy"
+
+
 class BadScenario(BadSetting):
     """The scenario is wrong."""
 

@@ -912,6 +912,14 @@ class CertificateWarning(Struct, frozen=True):
     expires_at: str | None = None
 
 
+class KeptPolicy(Struct, frozen=True):
+    """A policy that is not in the settings any more and keeps its last known numbers."""
+
+    name: str
+    count: int  # of the subscriptions that use it
+    subscriptions: tuple[str, ...]  # the first of them
+
+
 class ServerStatus(Struct, frozen=True, kw_only=True):
     """The current state of the process that responded."""
 
@@ -930,6 +938,7 @@ class ServerStatus(Struct, frozen=True, kw_only=True):
     finished: dict[str, int]
     memory_bytes: int
     refused_endpoints: tuple[RefusedEndpoint, ...] = ()
+    kept_policies: tuple[KeptPolicy, ...] = ()
     certificates: tuple[CertificateWarning, ...] = ()
     lost_commits: tuple[CommitLoss, ...] = ()
 

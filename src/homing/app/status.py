@@ -36,6 +36,7 @@ STUCK_AFTER_MS = 60_000
 PING_WITHIN_S = 5.0
 FIGURES_EVERY_MS = 10_000
 ENDPOINTS_COUNTED_MAX = 100_000
+KEPT_SHOWN = 5  # subscriptions of each policy
 CERTIFICATES_SHOWN = 20
 LEDGER_PENDING_MAX = 10_000  # pending rows that are counted for the ledger
 
@@ -49,6 +50,7 @@ class Condition(Struct, frozen=True):
     draining: bool = False
     lost_commits: int = 0  # losses that no operator has confirmed
     holding: bool = False  # publishes are refused because of them
+    policies: tuple[str, ...] = ()  # that are used and are not in the settings
 
 
 class SystemView(Struct, frozen=True):
@@ -60,6 +62,14 @@ class SystemView(Struct, frozen=True):
     ledgers: list[Ledger]
     started_at: int
     fleet: FleetState | None  # None if one process owns all buckets
+
+
+class KeptPolicy(Struct, frozen=True):
+    """A policy that is not in the settings any more, and keeps its last known numbers."""
+
+    name: str
+    count: int  # of the subscriptions that use it
+    subscription_ids: list[int]  # the first of them
 
 
 class CertificateWarning(Struct, frozen=True):
@@ -117,6 +127,19 @@ class Status:
         )
 
     @use_case(READERS)
+    def kept_policies(self, caller: Caller) -> list[KeptPolicy]:
+        """The policies that are not in the settings but in use, with their subscriptions.
+
+        A caller of one tenant gets its own subscriptions.
+        """
+        found = []
+        for name, used in sorted(self._engine.kept_policies().items()):
+            ids = sorted(it for it in used if caller.sees(self._engine.tenant_of(it)))
+            if ids:
+                found.append(KeptPolicy(name, len(ids), ids[:KEPT_SHOWN]))
+        return found
+
+    @use_case(READERS)
     def certificates(self, caller: Caller) -> list[CertificateWarning]:
         """Client certificates that cannot be used, or expire within 30 days, soonest first.
 
@@ -166,7 +189,7 @@ class Status:
         if not pulse.store_ok:
             raise StoreUnavailable("The last commit failed.")
         await self._ping()
-        return Condition(pulse.outage, pulse.clock)
+        return Condition(pulse.outage, pulse.clock, policies=tuple(self._engine.kept_policies()))
 
     def fingerprint(self) -> int:
         """A number that changes when a page of the dashboard may have changed."""

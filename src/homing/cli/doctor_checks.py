@@ -489,6 +489,7 @@ def _server(client: Homing, url: str) -> Iterator[Check]:
         yield _outage(status)
         yield from _lost_commits(status)
         yield _refused(status)
+        yield _kept_policies(status)
         yield _certificates(status)
         ledger = client.ledger()
         yield from _ledger([one.tenant for one in ledger if not one.balanced])
@@ -545,6 +546,22 @@ def _refused(status: ServerStatus) -> Check:
         f"The settings were changed and refuse {first}{others}; the deliveries wait.",
         "Compare allow_loopback, allow_networks, allow_hosts, allow_metadata, allow_ports and "
         "deny_ports with those before the last start.",
+    )
+
+
+def _kept_policies(status: ServerStatus) -> Check:
+    if not status.kept_policies:
+        return Check("policies", OK, "The settings have every policy that a subscription uses.")
+    it = status.kept_policies[0]
+    others = len(status.kept_policies) - 1
+    more = f"; so is {counted(others, 'other policy')}" if others else ""
+    used = f"{counted(it.count, 'subscription')} ({plain(it.subscriptions[0])} first)"
+    return Check(
+        "policies",
+        WARNING,
+        f"The policy {plain(it.name)} is not in the settings, but used by {used}{more}.",
+        f"Its last known numbers apply. Put [policies.{plain(it.name)}] back into homing.toml, or "
+        "give these subscriptions another policy.",
     )
 
 

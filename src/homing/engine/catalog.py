@@ -12,12 +12,14 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
+import structlog
 from msgspec.structs import replace
 
 from homing.model import Order, SigningKeys, Subscription
 from homing.policy.admission import EventDraft
 from homing.policy.hash_keys import HashKey
 from homing.policy.match import Index
+from homing.policy.retry import Schedule
 from homing.policy.signature import TenantSigner
 from homing.policy.wants import (
     AT_ONCE_STEPS,
@@ -30,6 +32,8 @@ from homing.policy.wants import (
 from homing.ports import CATALOG_GAP, AdminStore, CatalogNotes
 from homing.ports.erasures import TenantChanges
 from homing.ports.tenant_moves import TenantMove
+
+log = structlog.get_logger("homing.catalog")
 
 
 class Catalog:
@@ -52,6 +56,10 @@ class Catalog:
         self.on_twin: Callable[[Subscription], None] = lambda _twin: None  # it was added or changed
         self._wants: dict[str, TenantWants] = {}  # by tenant: only subscriptions with conditions
         self._changed: dict[str, int] = {}  # by tenant: the version of its last change
+        # The policies by name; those that are no longer in the settings are added, and noted with
+        # the subscriptions that use them.
+        self.schedules: dict[str, Schedule] | None = None
+        self.kept_policies: dict[str, set[int]] = {}
         self._signing_keys: dict[str, SigningKeys] = {}
         self._signers: dict[str, TenantSigner] = {}
         self.signer_of = self._signers.get  # by tenant; None if it has no signing keys
@@ -168,6 +176,7 @@ class Catalog:
             await self._refresh()
             return
         moved = [] if erased is None else self._note_moves(erased.moves)
+        await self._know_policies(changed)
         for subscription in changed:
             self._put(subscription)
             version = max(version, subscription.version)
@@ -205,6 +214,7 @@ class Catalog:
         subscriptions = await self._admin.subscriptions_since(0)
         keys = await self._admin.signing_keys_since(0)
         notes = await self._admin.catalog_notes(0)
+        await self._know_policies(subscriptions)
         there = {it.id for it in subscriptions}
         for known in [it for it in self._by_id.values() if it.id not in there]:
             self._put(replace(known, deleted_at=known.updated_at))
@@ -224,6 +234,34 @@ class Catalog:
             self.on_move(tenant)
         if before > (version if notes.base is None else notes.base):
             self.on_lost(before, version)
+
+    async def _know_policies(self, subscriptions: Sequence[Subscription]) -> None:
+        """Read the numbers of policies that these subscriptions use and the settings lack.
+
+        Before the subscriptions are known: nothing is sent under another policy.
+        """
+        if self.schedules is None:
+            return
+        names = {it.policy for it in subscriptions if it.policy and it.deleted_at is None}
+        lacking = names - self.schedules.keys()
+        if not lacking:
+            return
+        stored = await self._admin.policies()
+        for name in lacking:
+            self.kept_policies.setdefault(name, set())
+            if name in stored:
+                self.schedules[name] = stored[name]
+                log.warning(
+                    "a policy that subscriptions use is not in the settings: its last known "
+                    "numbers apply until it is there again, or they use another one",
+                    policy=name,
+                )
+            else:
+                log.error(
+                    "the numbers of a policy that subscriptions use are not known, so the default "
+                    "applies: put it into the settings and restart",
+                    policy=name,
+                )
 
     def _note(self, notes: CatalogNotes) -> None:
         self.has_notice_targets = notes.has_notice_targets
@@ -247,6 +285,8 @@ class Catalog:
         self.pulled.discard(subscription.id)
         self.ordered.discard(subscription.id)
         before = self._by_id.pop(subscription.id, None)
+        if self.kept_policies:
+            self._note_policy(before, subscription)
         self.with_certificate.pop(subscription.id, None)
         if before is not None:
             self._at_endpoint[before.endpoint_id] -= 1
@@ -263,6 +303,12 @@ class Catalog:
             self._at_endpoint[subscription.endpoint_id] += 1
             self._index.add(subscription)
         self._note_pauses(before, subscription)
+
+    def _note_policy(self, before: Subscription | None, after: Subscription) -> None:
+        if before is not None and before.policy in self.kept_policies:
+            self.kept_policies[before.policy].discard(before.id)
+        if after.deleted_at is None and after.policy in self.kept_policies:
+            self.kept_policies[after.policy].add(after.id)
 
     def _note_pauses(self, before: Subscription | None, after: Subscription) -> None:
         """Note whether a subscription is paused, and report where that matters."""

@@ -7,7 +7,7 @@ maintenance and replays. Each part knows the next one only as a function that it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import structlog
 from msgspec import Struct
@@ -45,7 +45,8 @@ from homing.engine.settle import Settler
 from homing.engine.tenant_moves import TenantMoves
 from homing.engine.tracing import Tracing
 from homing.engine.version_twins import VersionTwins
-from homing.model import Attempt, Delivery, Endpoint, Ids, Lane, SigningKeys, Subscription
+from homing.errors import UnknownPolicy
+from homing.model import Attempt, Delivery, Endpoint, Ids, Lane, SigningKeys, Subscription, show_id
 from homing.policy.admission import EventDraft, SubscriptionDraft
 from homing.policy.backfill import PastStart
 from homing.policy.bulk import Counted
@@ -53,6 +54,7 @@ from homing.policy.commit_loss import CommitLoss
 from homing.policy.health import HealthRules
 from homing.policy.pause import as_of
 from homing.policy.payload_fields import PayloadFields
+from homing.policy.presets import PRESETS
 from homing.policy.retry import Schedule
 from homing.policy.signature import PublicKey, TenantSigner
 from homing.ports import (
@@ -201,6 +203,8 @@ class Engine:
         node = options.node if fleet is None else fleet.me.node
         ids = Ids(node=node, after=await flow.last_id())
         catalog = Catalog(admin)
+        catalog.schedules = options.schedules
+        await _keep_policies(admin, options.schedules)
         if options.hash_keys is not None:
             catalog.on_hash_keys = options.hash_keys.replace
         fan_out = FanOut(catalog=catalog, ids=ids, options=options)
@@ -247,6 +251,7 @@ class Engine:
 
     async def _recover(self) -> None:
         await self._core.catalog.refresh()
+        _check_policies(self.kept_policies(), self._core.options.schedules)
         await self.losses.read()
         if self._fleet is not None:
             self._maintenance.start()
@@ -551,6 +556,15 @@ class Engine:
         """Signs with the Ed25519 keys of a tenant; None if it has none."""
         return self._core.catalog.signer_of(tenant)
 
+    def tenant_of(self, subscription_id: int) -> str:
+        """The tenant of a subscription; empty if it was deleted."""
+        found = self._core.catalog.get(subscription_id)
+        return "" if found is None else found.tenant
+
+    def kept_policies(self) -> dict[str, set[int]]:
+        """The policies that are not in the settings, with the subscriptions that use them."""
+        return {name: used for name, used in self._core.catalog.kept_policies.items() if used}
+
     def schedule_of(self, subscription: Subscription | None, *, tenant: str) -> Schedule:
         return self._options.schedule_of(subscription, tenant=tenant)
 
@@ -633,3 +647,24 @@ class Engine:
             commit_losses=self.losses.unconfirmed,
             checks=dict(self.event_check.results),
         )
+
+
+async def _keep_policies(admin: AdminStore, schedules: Mapping[str, Schedule]) -> None:
+    """Store the operator's own policies, so that none is lost while a subscription uses it."""
+    own = [it for name, it in schedules.items() if name not in PRESETS]
+    if own:
+        stored = await admin.policies()
+        if changed := [it for it in own if stored.get(it.name) != it]:
+            await admin.keep_policies(changed)
+
+
+def _check_policies(kept: Mapping[str, set[int]], schedules: Mapping[str, Schedule]) -> None:
+    """Raises UnknownPolicy if the numbers of a policy that is used are not known."""
+    for name, used in kept.items():
+        if name not in schedules:
+            shown = ", ".join(show_id("sub", it) for it in sorted(used)[:5])
+            more = f" and {len(used) - 5:,} more" if len(used) > 5 else ""
+            raise UnknownPolicy(
+                f"The policy {name} is not in the settings, and its numbers are not known, but "
+                f"{shown}{more} use it: add the table [policies.{name}] to homing.toml."
+            )

@@ -288,7 +288,8 @@ def check_subscription(
     if draft.format is Format.CLOUDEVENTS_BINARY:
         problems += _attribute_problems(draft.headers)
     problems += _secret_problems(draft.secret)
-    problems += _choice_problems(draft, policies)
+    if before is None or before.policy != draft.policy:  # A policy that was removed may stay.
+        problems += _choice_problems(draft, policies)
     problems += _limit_problems(draft)
     problems += order_problems(draft)
     problems += identity_problems(draft, before=before, now=now)

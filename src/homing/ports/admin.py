@@ -22,6 +22,7 @@ from homing.policy.commit_loss import CommitLoss
 from homing.policy.erasure import ErasedId
 from homing.policy.event_types import EventType, TypePlace, TypeSummary
 from homing.policy.notices import Notice
+from homing.policy.retry import Schedule
 from homing.ports.erasures import Erasable, Erasure, TenantChanges
 from homing.ports.flow import NewEvent
 from homing.ports.views import Selection
@@ -106,6 +107,12 @@ class AdminStore(Protocol):
 
     async def catalog_notes(self, version: int) -> CatalogNotes:
         """What changes with the version of the catalog besides subscriptions and signing keys."""
+
+    async def policies(self) -> dict[str, Schedule]:
+        """The policies of the settings as they were last known, also those that were removed."""
+
+    async def keep_policies(self, policies: Sequence[Schedule]) -> None:
+        """Remember policies of the settings."""
 
     async def subscriptions_since(self, version: int) -> list[Subscription]:
         """Subscriptions changed after this version, deleted ones included."""

@@ -162,7 +162,7 @@ async def running(
             is_draining=bool if shutdown is None else lambda: shutdown.is_draining,
             has_receiver=own is not None,
             key_file="" if settings.security.admin_key else _key_file(settings),
-            simulate=Simulator(settings.delivery.schedules, settings.delivery.health),
+            simulate=Simulator(options.schedules, settings.delivery.health),
         )
         api_keys = _api_keys(settings, stores, clock)
         audit = AuditLog(stores.audit, stores.audit_views, auditor.key, auditor.take_id)

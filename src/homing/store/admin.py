@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from msgspec import json
 from msgspec.structs import replace
 
 from homing.errors import AlreadyFinished, NotFound, StaleCatalog, StaleEndpoints
@@ -33,6 +34,7 @@ from homing.policy.notices import Notice
 from homing.policy.order import waiting_rules
 from homing.policy.quota import too_many_subscriptions
 from homing.policy.receiver import is_gone
+from homing.policy.retry import Schedule
 from homing.ports import (
     CatalogNotes,
     CleanupJob,
@@ -84,6 +86,16 @@ class Admin:
         row = await tx.one("catalog_version")
         assert row is not None
         return int(row[0])
+
+    @transaction(read_only=True)
+    async def policies(self, tx: Tx) -> dict[str, Schedule]:
+        found = await tx.all("policies")
+        return {name: json.decode(text, type=Schedule) for name, text in found}
+
+    @transaction()
+    async def keep_policies(self, tx: Tx, policies: Sequence[Schedule]) -> None:
+        for it in sorted(policies, key=lambda it: it.name):
+            await tx.all("policy_set", name=it.name, schedule=json.encode(it).decode())
 
     @transaction(read_only=True)
     async def catalog_notes(self, tx: Tx, version: int) -> CatalogNotes:

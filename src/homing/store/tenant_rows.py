@@ -37,6 +37,7 @@ INSTALLATION = frozenset(
         "migration",
         "notice_reminder",
         "plaintext_removal",
+        "policy",  # of the settings
         "portal_link",  # signed with a key of the installation: the application makes new ones
         "process",
         "tenant_move",

@@ -924,12 +924,22 @@ class Well(Struct, frozen=True, omit_defaults=True):
     """The process is healthy.
 
     `outage` is present unless its state is `none`. `clock` is present while the wall clock is more
-    than a minute away from steady time, and for an hour after it was stepped.
+    than a minute away from steady time, and for an hour after it was stepped. `kept_policies` are
+    those that are used and not in the settings any more: they keep their last known numbers.
     """
 
     ok: bool
     outage: OutageShown | None = None
     clock: ClockShown | None = None
+    kept_policies: list[str] = []
+
+
+class KeptPolicyView(Struct, frozen=True):
+    """A policy that is not in the settings any more and keeps its last known numbers."""
+
+    name: str
+    count: int  # of the subscriptions that use it
+    subscriptions: list[str]  # the first of them
 
 
 class RefusedEndpoint(Struct, frozen=True):
@@ -997,5 +1007,6 @@ class StatusView(Struct, frozen=True):
     finished: dict[str, int]
     memory_bytes: int
     refused_endpoints: list[RefusedEndpoint]  # of all processes, the last 20
+    kept_policies: list[KeptPolicyView]  # used, and not in the settings any more
     certificates: list[CertificateWarningView]  # the 20 that expire first
     lost_commits: list[CommitLossView]  # of all processes, until an operator confirms them

@@ -220,3 +220,10 @@ UPDATE cleanup_job SET after_id = :after_id WHERE id = :id;
 
 -- name: cleanup_job_done
 DELETE FROM cleanup_job WHERE id = :id;
+
+-- name: policies
+SELECT name, schedule FROM policy ORDER BY name;
+
+-- name: policy_set
+INSERT INTO policy (name, schedule) VALUES (:name, :schedule)
+ON CONFLICT (name) DO UPDATE SET schedule = excluded.schedule;

@@ -14,6 +14,7 @@ from homing.web.response import Response, json_response
 from homing.web.schemas import (
     CertificateWarningView,
     EgressView,
+    KeptPolicyView,
     OutageShown,
     RefusedEndpoint,
     StatusView,
@@ -40,6 +41,7 @@ def well(condition: Condition, *, now: int) -> Well:
         True,
         outage=None if outage.state is OutageState.NONE else outage_shown(outage),
         clock=clock_shown(clock) if clock_differs(clock, now=now) else None,
+        kept_policies=list(condition.policies),
     )
 
 
@@ -84,6 +86,12 @@ async def status(call: Call) -> Response:
                     show_id(ENDPOINT, it.id), it.tenant, it.url, time_text(it.guard_refused_at)
                 )
                 for it in await call.app.endpoints.refused(call.caller)
+            ],
+            kept_policies=[
+                KeptPolicyView(
+                    it.name, it.count, [show_id(SUBSCRIPTION, one) for one in it.subscription_ids]
+                )
+                for it in call.app.status.kept_policies(call.caller)
             ],
             certificates=[
                 certificate_warning(one) for one in call.app.status.certificates(call.caller)

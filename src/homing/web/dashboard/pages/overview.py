@@ -32,6 +32,7 @@ async def overview(request: PageRequest) -> Shown:
         expiring=found.expiring,
         pulse=request.app.status.pulse(request.caller) if is_admin else None,
         refused=await request.app.endpoints.refused(request.caller) if is_admin else (),
+        kept_policies=request.app.status.kept_policies(request.caller),
         certificates=request.app.status.certificates(request.caller),
         span=span_of(request),
         spans=SPANS,
