@@ -10,6 +10,8 @@ HomingError
 │   ├── EventConflict              another event has this id
 │   ├── StillPending               a pending delivery cannot be replayed
 │   ├── AlreadyFinished            a finished delivery cannot be cancelled
+│   ├── FormOutdated               a form was made from an older state
+│   ├── FormSent                   a form that is used once was sent before
 │   ├── DuplicateSubscription      a second one with equal fields (Workfront-compatible API)
 │   └── SubscriptionGone           a deleted subscription cannot be sent to
 ├── Gone                      410  past retention
@@ -137,6 +139,18 @@ class EventConflict(Conflict):
     """Another event already has this id."""
 
     code = "event_conflict"
+
+
+class FormOutdated(Conflict):
+    """Something has changed since this page was opened, so nothing was done."""
+
+    code = "form_outdated"
+
+
+class FormSent(Conflict):
+    """This form was sent before, and was done once."""
+
+    code = "form_sent"
 
 
 class StillPending(Conflict):

@@ -232,6 +232,27 @@ def test_a_tenant_is_erased_while_its_deliveries_wait_and_are_in_flight() -> Non
     live(story, EngineOptions(step_rows=7))
 
 
+def test_endpoints_of_an_erased_tenant_are_counted_no_more() -> None:
+    async def story(world: World) -> None:
+        sub = await world.subscribe(URL, tenant="acme")
+        await world.subscribe(OTHER, tenant="neighbour")
+        world.sender.scripts[URL] = always(500)
+        for tenant in ("acme", "neighbour"):
+            await world.publish(tenant=tenant)
+        await world.wait(1_000)
+        await world.engine.freeze(sub.endpoint_id, by="test")
+        assert world.engine.pulse().endpoints["frozen"] == 1
+        await done(world, await world.engine.erasures.erase_tenant("acme"))
+        await world.wait(1_000)
+        assert world.engine.pulse().endpoints == {"enabled": 1, "disabled": 0, "frozen": 0}
+        await world.subscribe(URL, tenant="acme")
+        await world.publish(tenant="acme")
+        await world.wait(1_000)
+        assert world.engine.pulse().endpoints == {"enabled": 2, "disabled": 0, "frozen": 0}
+
+    live(story)
+
+
 @pytest.mark.parametrize("crash_after", range(9))
 def test_an_erasure_that_is_interrupted_at_any_step_goes_on_after_a_restart(
     crash_after: int,

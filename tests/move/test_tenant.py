@@ -237,6 +237,20 @@ def test_a_tenant_moves_between_running_servers_while_it_publishes(
 
 
 @pytest.mark.long
+def test_when_the_command_ends_all_servers_know_who_serves_the_tenant(
+    databases: Databases, tmp_path: Path
+) -> None:
+    source = make_cell(tmp_path / "one", databases, nodes=NODES[0])
+    target = make_cell(tmp_path / "two", databases, nodes=NODES[1])
+    event = {"type": "order.paid", "data": {}}
+    with receivers() as (good, bad), source.serving(), target.serving():
+        key = fill(source, ACME, good, bad).key
+        source.terminal.well(*arguments(source, target))
+        assert target.ask("POST", "/v1/events", event, key=key).status == 202
+        told = source.ask("POST", "/v1/events", event, key=key)
+        assert (told.status, told.json["code"]) == (503, "tenant_moved")
+
+
 def test_a_request_in_flight_is_waited_for_and_not_sent_again(
     databases: Databases, tmp_path: Path
 ) -> None:

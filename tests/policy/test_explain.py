@@ -318,6 +318,17 @@ def test_the_cause_of_an_endpoints_state_is_named(endpoint: Endpoint, cause: str
     assert cause in read(explain(facts(delivery=NEVER, endpoint=endpoint), now=NOW))
 
 
+def test_waiting_for_quiet_is_no_rate_limit() -> None:
+    quiet = replace(NEVER, order_key="order-1", due_at=NOW + 5_000, accepted_at=NOW)
+    said = read(explain(facts(delivery=quiet, quiet_ms=5_000), now=NOW))
+    assert "it waits until 5 s have passed without a newer event of its key" in said
+    assert "attempts per second" not in said
+    assert "attempts per second" in read(explain(facts(delivery=quiet, rated=True), now=NOW))
+    due = read(explain(facts(delivery=quiet, quiet_ms=5_000), now=NOW + 6_000))
+    assert "newer event" not in due
+    assert "attempts per second" not in due
+
+
 def test_with_jitter_the_time_of_a_later_retry_is_the_earliest_one() -> None:
     schedule = replace(WORKFRONT, jitter=0.1)
     waiting = read(explain(facts(schedule=schedule), now=NOW))

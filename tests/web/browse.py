@@ -34,8 +34,22 @@ class Browser:
         return await self.call("GET", path, headers=more)
 
     async def form(self, page: str, path: str, *more: tuple[str, str], **fields: str) -> Got:
-        """Send a form with the token that stands on this page."""
-        return await self.send(path, *more, csrf=await self.token(page), **fields)
+        """Send a form with the hidden fields that it has on this page."""
+        return await self.send(path, *more, **{**await self.hidden(page, path), **fields})
+
+    async def hidden(self, page: str, path: str) -> dict[str, str]:
+        """The hidden fields of the form that is sent to ``path``; else only the page's token."""
+        shown = (await self.get(page)).body.decode()
+        forms = [
+            it
+            for it in re.split(r"(?=<form\b)", shown)[1:]
+            if f'method="post" action="{path}"' in it
+        ]
+        if not forms:
+            return {"csrf": await self.token(page)}
+        form = forms[0].partition("</form>")[0]
+        found = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', form)
+        return {name: unescape(value) for name, value in found}
 
     async def token(self, page: str) -> str:
         found = re.search(rb'name="csrf" value="([0-9a-f]+)"', (await self.get(page)).body)

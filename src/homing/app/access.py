@@ -14,6 +14,7 @@ from homing.languages.sentences import say
 from homing.policy.admission import DEFAULT_TENANT
 from homing.policy.audit import Who
 from homing.policy.keys import Role
+from homing.policy.sent_form import SentForm
 from homing.ports.audit import acting, present_act
 
 ADMINS = frozenset({Role.ADMIN})
@@ -39,6 +40,7 @@ class Caller(Struct, frozen=True):
     address: str = ""  # of the connection
     person: str = ""  # as an authenticating proxy names the person
     chosen: str | None = None  # the tenant whose lists a caller of all tenants wants to see
+    form: SentForm | None = None  # with which a person asks for a change
     # Counts a changing call of the tenant, and raises TooMany; None: no limit.
     on_change: Callable[[str], None] | None = None
     # Raises TenantMoved if the tenant is served by another installation; None: it is here.
@@ -145,7 +147,7 @@ def use_case(
 
 
 async def _act(caller: Caller, action: str, changing: Awaitable[Any]) -> Any:
-    with acting(caller.who, action):
+    with acting(caller.who, action, caller.form):
         return await changing
 
 

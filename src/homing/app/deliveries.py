@@ -143,6 +143,7 @@ class Deliveries:
             schedule=schedule,
             rules=self._engine.rules_of(delivery.tenant),
             rated=self._engine.is_rated(subscription),
+            quiet_ms=None if subscription is None else subscription.quiet_ms,
             waits_for=waits_for,
             superseded_by=superseded_by,
             cause=_last_cause(attempts),

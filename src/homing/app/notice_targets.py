@@ -22,7 +22,7 @@ from homing.policy.notices import (
     TargetDraft,
     check_target,
 )
-from homing.ports.audit import acting
+from homing.ports.audit import acting, note_changed
 
 TOKEN_CHARS_MAX = 100
 CONFIRM = "notice_targets.confirm"
@@ -106,6 +106,7 @@ class NoticeTargets:
     async def rotate(self, caller: Caller, target_id: int) -> NoticeTarget:
         """Replaces the secret of a webhook; raises NotFound, or Conflict for another kind."""
         await self._visible(caller, target_id)
+        note_changed("secret")
         return await self._engine.notice_targets.rotate(target_id)
 
     @use_case(MANAGERS, changes=True)

@@ -67,7 +67,8 @@ class Catalog:
         self.has_notice_targets = False  # whether people get notices
         self.knows_erased_ids = False  # whether publishes must look for the ids of erased events
         self._erased: dict[str, int] = {}  # by tenant: the version of its last erasure
-        self.on_erased: Callable[[str], None] = lambda _tenant: None  # some of its data was erased
+        # Some data of a tenant was erased, or everything up to an id (0: not everything).
+        self.on_erased: Callable[[str, int], None] = lambda _tenant, _upto_id: None
         self.event_types: dict[str, int] = {}  # by tenant that has event types: their version
         # Tenants that move to or from another installation, or were moved: not served here.
         self.moves: dict[str, TenantMove] = {}
@@ -377,7 +378,7 @@ class Catalog:
                 self.event_types.pop(tenant, None)
         for tenant, version in erased.since.items():
             self._erased[tenant] = version
-            self.on_erased(tenant)
+            self.on_erased(tenant, erased.everything.get(tenant, 0))
 
     def _pair(self, subscription: Subscription) -> None:
         """Add or remove the entry of a twin."""

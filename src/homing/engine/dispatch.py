@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 
 import structlog
 from msgspec import Struct
@@ -379,12 +379,18 @@ class Dispatcher:
             self.reschedule(queue)
             self.reload_endpoint(endpoint_id)
 
-    def forget_erased(self, tenant: str) -> None:
-        """Read the queued rows of a tenant again: some of them were erased."""
+    def forget_erased(self, tenant: str, *, upto_id: int, used: Set[int]) -> None:
+        """Read the queued rows of a tenant again: some of them were erased.
+
+        An endpoint up to this id is forgotten, unless it is used or an attempt is in flight there.
+        """
         for queue in list(self.queues.values()):  # ``reschedule`` may forget one.
             if queue.endpoint.tenant == tenant:
                 queue.put_back()
                 self.reschedule(queue)
+                endpoint_id = queue.endpoint.id
+                if endpoint_id <= upto_id and endpoint_id not in used and not queue.busy:
+                    self.forget_endpoints([endpoint_id])
 
     def read_buckets(self, buckets: Iterable[int]) -> None:
         """Forget no endpoint of these buckets until the next call: they are being read."""

@@ -176,8 +176,13 @@ class Eraser:
             return True
         now = self._clock.now()
         for erasure in removed:
-            await self._admin.finish_erasure(erasure.id, now=now)
+            await self._admin.finish_erasure(
+                erasure.id, now=now, everything=erasure.kind is ErasureKind.TENANT
+            )
             log.info("an erasure is finished", erasure=show_id("era", erasure.id))
+        if any(it.kind is ErasureKind.TENANT for it in removed):  # Its endpoints are forgotten.
+            await self._catalog.refresh()
+            self._ownership.notify_peers("catalog")
         return len(removed) < len(running)
 
     async def _remove_tenant(self, erasure: Erasure) -> bool:

@@ -22,6 +22,7 @@ from homing.policy.event_types import EventType
 from homing.policy.keys import ApiKey
 from homing.policy.notices import NoticeTarget
 from homing.policy.portal import PortalLink, PortalSettings
+from homing.policy.sent_form import VERSION, SentForm
 
 KEY_BYTES = 32
 SHOWN_BYTES_MAX = 8 * 1024  # of the values before, and of those after
@@ -32,6 +33,7 @@ NAME_CHARS_MAX = 200
 OBJECT_CHARS_MAX = 200
 HIDDEN = "****"
 CHANGED = "**** (changed)"
+_OF_EVERY_CHANGE = frozenset({"version", "updated_at", "generation"})
 NO_HASH = b""  # before the first segment
 
 Values = dict[str, Any]
@@ -56,6 +58,7 @@ class AuditDraft(Struct, frozen=True):
     action: str
     changed: tuple[str, ...] = ()  # hidden fields that get another value
     key: bytes = b""  # makes the digest of this entry and of no other
+    form: SentForm | None = None  # with which a person asks for the change
 
     def __repr__(self) -> str:
         return f"AuditDraft({show_id('aud', self.id)}, {self.action})"
@@ -164,6 +167,17 @@ def shown(value: object) -> Values:
             raise AssertionError(f"an audit entry cannot show {type(value).__name__}")
 
 
+def form_path(tenant: str | None, object_id: str) -> str:
+    """The object of a change, as the seal of a form names it."""
+    return f"{tenant or ''}/{object_id}"
+
+
+def state_of(value: object) -> Values:
+    """The values of an object with which a form is compared: also a hidden one counts."""
+    hidden = {VERSION: value.version} if isinstance(value, Subscription) else {}
+    return shown(value) | hidden
+
+
 def _endpoint(it: Endpoint) -> Values:
     return {
         "tenant": it.tenant,
@@ -172,6 +186,7 @@ def _endpoint(it: Endpoint) -> Values:
         "attempts": it.health.attempts,
         "failures": it.health.failures,
         "consecutive_failures": it.health.consecutive_failures,
+        "enabled_since": _time(it.health.enabled_since),
     }
 
 
@@ -212,6 +227,14 @@ def before_and_after(
         old = {name: old.get(name) for name in kept}
         new = {name: CHANGED if name in marked else new.get(name) for name in kept}
     return _text(old), _text(new)
+
+
+def is_same(before: object | None, after: object | None) -> bool:
+    """Whether a change leaves an object as it was, but for its number and time of change."""
+    if not isinstance(before, Struct) or not isinstance(after, type(before)):
+        return before == after
+    fields = [it for it in before.__struct_fields__ if it not in _OF_EVERY_CHANGE]
+    return all(getattr(before, it) == getattr(after, it) for it in fields)
 
 
 def _text(values: Values | None) -> str:

@@ -48,6 +48,7 @@ class Facts(Struct, frozen=True):
     schedule: Schedule
     rules: HealthRules
     rated: bool = False  # its subscription or its host has a limit of attempts per second
+    quiet_ms: int | None = None  # how long its subscription waits for newer events of a key
     cause: CauseKey | None = None  # of its last failed attempt
     waits_for: int | None = None  # the delivery of the same key that comes before it
     superseded_by: str = ""  # the id of the event that is sent instead
@@ -327,7 +328,7 @@ def _enabled(facts: Facts, endpoint: Endpoint, now: int) -> Sentence:
         )
     return say(
         "Waiting: {reason}; {next_step}; {end}.",
-        reason=_cause(delivery, endpoint),
+        reason=_cause(facts, delivery, endpoint, now),
         next_step=_turn(delivery, facts, now),
         end=end,
     )
@@ -471,7 +472,7 @@ def _probing(facts: Facts, now: int) -> Sentence:
             assert_never(never)
 
 
-def _cause(delivery: Delivery, endpoint: Endpoint) -> Sentence:
+def _cause(facts: Facts, delivery: Delivery, endpoint: Endpoint, now: int) -> Sentence:
     """Why a delivery to an enabled endpoint is still pending."""
     if delivery.sender_errors:
         return say("its last attempt was a sender-side failure, which uses no retry")
@@ -486,7 +487,12 @@ def _cause(delivery: Delivery, endpoint: Endpoint) -> Sentence:
         return say("it was made at {at} for a past event and not yet attempted", at=accepted)
     if delivery.replay:
         return say("it is a replay made at {at} and not yet attempted", at=accepted)
-    if delivery.due_at > delivery.ready_at:
+    if facts.quiet_ms and delivery.order_key and delivery.due_at > now:
+        return say(
+            "it waits until {quiet} have passed without a newer event of its key",
+            quiet=Span(facts.quiet_ms),
+        )
+    if delivery.due_at > delivery.ready_at and (facts.rated or not facts.quiet_ms):
         return say(
             "it waits for its turn: its subscription or host has a limit of attempts per second"
         )

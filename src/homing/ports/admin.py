@@ -392,7 +392,8 @@ class AdminStore(Protocol):
     async def erase_rest_of_tenant(self, erasure: Erasure, *, limit: int) -> CleanupStep:
         """Remove some rows of a tenant besides its events; ``done`` if all are gone."""
 
-    async def finish_erasure(self, erasure_id: int, *, now: int) -> None: ...
+    async def finish_erasure(self, erasure_id: int, *, now: int, everything: bool = False) -> None:
+        """With ``everything`` of a tenant: processes forget its endpoints with the new version."""
 
     async def empty_log(self) -> bool:
         """Empty the write-ahead log of SQLite, which has old versions of pages.

@@ -15,15 +15,16 @@ from typing import Protocol
 from msgspec import Struct
 
 from homing.policy.audit import AuditEntry, Head, Segment, Who
+from homing.policy.sent_form import SentForm
 
 
 class Acting:
-    """The present call: who makes it, and as which use case."""
+    """The present call: who makes it, as which use case, and with which form."""
 
-    __slots__ = ("action", "changed", "who")
+    __slots__ = ("action", "changed", "form", "who")
 
-    def __init__(self, who: Who, action: str) -> None:
-        self.who, self.action = who, action
+    def __init__(self, who: Who, action: str, form: SentForm | None) -> None:
+        self.who, self.action, self.form = who, action, form
         self.changed: tuple[str, ...] = ()  # hidden fields that the call sets to another value
 
 
@@ -31,9 +32,9 @@ _acting: ContextVar[Acting | None] = ContextVar("acting", default=None)
 
 
 @contextmanager
-def acting(who: Who, action: str) -> Iterator[Acting]:
-    """Changes made inside are those of this caller."""
-    present = Acting(who, action)
+def acting(who: Who, action: str, form: SentForm | None = None) -> Iterator[Acting]:
+    """Changes made inside are those of this caller, asked for with this form."""
+    present = Acting(who, action, form)
     token = _acting.set(present)
     try:
         yield present

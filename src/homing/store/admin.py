@@ -518,7 +518,7 @@ class Admin:
     async def save_replay_job(
         self, tx: Tx, job: ReplayJob, *, audit: AuditDraft | None = None
     ) -> None:
-        await tx.insert("replay_job", [rows.replay_job_row(job)])
+        await replays.save_replay(tx, job)
         await _log_job(tx, audit, job, after=_conditions(job))
 
     @transaction()
@@ -681,8 +681,11 @@ class Admin:
         return await erasures.remove_of_tenant(tx, erasure, limit=limit)
 
     @transaction()
-    async def finish_erasure(self, tx: Tx, erasure_id: int, *, now: int) -> None:
-        await tx.all("erasure_finish", id=erasure_id, now=now)
+    async def finish_erasure(
+        self, tx: Tx, erasure_id: int, *, now: int, everything: bool = False
+    ) -> None:
+        version = await raise_catalog(tx) if everything else None
+        await tx.all("erasure_finish", id=erasure_id, now=now, version=version)
 
     async def empty_log(self) -> bool:
         return await self._db.empty_log()

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from homing.errors import FormSent
+from homing.languages.sentences import say
 from homing.model import id_floor
 from homing.policy.audit import (
     ADDRESS_CHARS_MAX,
@@ -23,7 +25,11 @@ from homing.policy.audit import (
     Who,
     before_and_after,
     digest_of,
+    form_path,
+    is_same,
+    state_of,
 )
+from homing.policy.sent_form import SentForm, refuse_changed
 from homing.policy.text import storable
 from homing.ports.audit import AuditFilter
 from homing.store import leases, tenant_moves
@@ -31,6 +37,9 @@ from homing.store.tx import Db, Row, Tx, transaction
 
 TOP_ID = (1 << 63) - 1  # above every id
 SCAN_ROWS = 5_000  # that one page reads at most
+NOTHING = "{}"  # the values of a change that changes none
+FORM_LIFE_MS = 2 * 86_400_000  # how long a form that was sent is known
+FORMS_AT_ONCE = 100
 
 
 async def write(
@@ -44,13 +53,22 @@ async def write(
 ) -> None:
     """Add the entry of a change to its transaction; None: the change has no caller.
 
-    Raises TenantMoving or TenantMoved: a tenant that moves to another installation is not changed.
+    A call that changes nothing leaves no entry. Raises TenantMoving or TenantMoved: a tenant that
+    moves to another installation is not changed. Raises FormOutdated or FormSent for a form that
+    was made from other values, or was sent before.
     """
     if tenant is not None:
         await tenant_moves.hold(tx, tenant)
     if draft is None:
         return
+    if draft.form is not None:
+        if before is not None:
+            path = form_path(tenant, object_id)
+            refuse_changed(draft.form.seal, path, state_of(before))
+        await _use_form(tx, draft.form, now=draft.at)
     old, new = before_and_after(before, after, draft.changed)
+    if old == new == NOTHING and is_same(before, after):
+        return
     who = draft.who
     entry = AuditEntry(
         id=draft.id,
@@ -69,6 +87,17 @@ async def write(
     )
     signed = replace(entry, digest=digest_of(entry, draft.key))
     await tx.insert("audit_entry", [entry_row(signed)])
+
+
+async def _use_form(tx: Tx, form: SentForm, *, now: int) -> None:
+    """Note that a form was sent; raises FormSent after another submit of the same form."""
+    if not form.once:
+        return
+    await tx.all("forms_past", before=now - FORM_LIFE_MS, limit=FORMS_AT_ONCE)
+    await tx.all("form_use", once=form.once, submit=form.submit, used_at=now)
+    row = await tx.one("form_submit", once=form.once)
+    if row is None or bytes(row[0]) != form.submit:
+        raise FormSent(say("Nothing was done again. Reload the page to see the result."))
 
 
 def _cut(text: str, chars_max: int) -> str:

@@ -78,7 +78,7 @@ class Auditor:
         assert act is not None, "a change outside of a changing use case"
         number, now = self.take_id()
         key = entry_key(self.key, number)
-        return AuditDraft(number, now, act.who, act.action, act.changed, key)
+        return AuditDraft(number, now, act.who, act.action, act.changed, key, act.form)
 
     def __repr__(self) -> str:
         return "Auditor(****)"

@@ -333,7 +333,14 @@ class Notices:
             message_id=0,
         )
         await tx.insert("notice_target", [_target_row(counted, address=address, secret=b"")])
-        await _log(tx, audit, target, target)
+        await audit_log.write(
+            tx,
+            audit,
+            tenant=None if target.tenant == OPERATOR else target.tenant,
+            object_id=show_id("tgt", target.id),
+            before={"link": "sent"},
+            after={"link": "sent again"},
+        )
         return True
 
     @transaction()

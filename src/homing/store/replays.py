@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from homing.errors import Conflict, Gone, NotFound, StillPending, SubscriptionGone
 from homing.languages.sentences import say
-from homing.model import CauseKey, Delivery, Event, Finished, Order, Status, show_id
+from homing.model import CauseKey, Delivery, Event, Finished, Order, Status, id_floor, show_id
 from homing.policy.bulk import Counted, Group
 from homing.ports import DeliveryFilter, PastEvent, ReplayJob
 from homing.store import order, rows, tenant_moves
@@ -23,6 +23,8 @@ from homing.store.tx import Row, Tx
 from homing.store.writes import LedgerChange, add_to_ledger
 
 RUNNING = "running"
+CANCELLED = "cancelled"
+JOBS_MAX = 1_000  # that are compared with a new one
 GROUPS_MAX = 2_000  # of status, tenant and cause
 
 
@@ -124,6 +126,31 @@ async def _write(
         tx, {tenant: LedgerChange(accepted=n) for tenant, n in accepted.items()}, node=node
     )
     return written
+
+
+async def save_replay(tx: Tx, job: ReplayJob) -> None:
+    """Store a bulk replay; raises Conflict if an equal one runs, or began after ``as_of``.
+
+    The deliveries that were listed at ``as_of`` are replayed once.
+    """
+    await tx.one("catalog_lock")  # One at a time.
+    listed_at = job.created_at if job.filter.as_of is None else job.filter.as_of
+    found = await tx.all("replay_jobs_running")
+    found += await tx.all("replay_jobs_since", from_id=id_floor(max(listed_at, 0)), limit=JOBS_MAX)
+    for other in map(rows.replay_job, found):
+        if other.state != CANCELLED and _asks_the_same(other, job):
+            raise Conflict(
+                say(
+                    "{job} already replays these deliveries: look at its progress, "
+                    "or stop it before you replay them again.",
+                    job=show_id("rpl", other.id),
+                )
+            )
+    await tx.insert("replay_job", [rows.replay_job_row(job)])
+
+
+def _asks_the_same(one: ReplayJob, other: ReplayJob) -> bool:
+    return replace(one.filter, as_of=None) == replace(other.filter, as_of=None)
 
 
 # --- backfills ------------------------------------------------------------------------------

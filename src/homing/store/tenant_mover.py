@@ -60,6 +60,7 @@ from homing.store.tx import Row, Tx
 
 READY_WAIT_S = 120.0  # for the attempts in flight: the longest deadline and the settle after it
 READY_EVERY_S = 0.1
+KNOWN_WAIT_S = 15.0  # for processes to read the last step: longer than they wait between two reads
 STANDBYS_WAIT_S = 60.0  # for the last commits to reach the standbys
 ACTION = "tenants.move"  # in the audit logs of both installations
 WHO = Who("homing move")
@@ -224,7 +225,9 @@ class TenantMover:
         there = await self._mark(self._target)
         if there is not None and there.step == MoveStep.ARRIVING:
             await self._wait_for_standbys(self._source)
-            await self._set(self._target, here.id, MoveStep.ARRIVED, audited=True)
+            await self._known(
+                self._target, await self._set(self._target, here.id, MoveStep.ARRIVED, audited=True)
+            )
             self._progress(OPEN, 1, 1)
         if here.step != MoveStep.MOVED:
             await self._wait_for_standbys(self._target)
@@ -232,7 +235,7 @@ class TenantMover:
             if left is None or (left.id, left.step) != (here.id, MoveStep.LEFT):
                 raise BadSetting(self._both_serve())
             await self._remove(self._from, keep={"api_key"})
-            await self._set(self._source, here.id, MoveStep.MOVED)
+            await self._known(self._source, await self._set(self._source, here.id, MoveStep.MOVED))
         return replace(moved, audit_entries=audited)
 
     # --- checks before a move ------------------------------------------------------------------
@@ -405,14 +408,17 @@ class TenantMover:
         *,
         was_there: bool = False,
         audited: bool = False,
-    ) -> None:
-        """Write a step, with a new version of the catalog, so that all processes read the step."""
+    ) -> int:
+        """Write a step with a new version of the catalog, by which all processes read the step.
+
+        Returns the version.
+        """
         other = self._target if side is self._source else self._source
         before = await self._mark(side)
         url = self._url or ("" if before is None or before.id != move_id else before.url)
         entry = self._entry(side, move_id, other, step) if audited else None
 
-        async def write(tx: Tx) -> None:
+        async def write(tx: Tx) -> int:
             version = await raise_catalog(tx)
             await tx.all("tenant_move_lock", tenant=self._tenant)
             if step is MoveStep.ARRIVING:
@@ -449,8 +455,9 @@ class TenantMover:
             )
             if entry is not None:
                 await tx.insert("audit_entry", [entry_row(entry)])
+            return version
 
-        await side.db.run(write)
+        return await side.db.run(write)
 
     async def _unmark(self, side: Side, move_id: str) -> None:
         """Remove the mark of a move that was given up: the tenant is served as before."""
@@ -496,6 +503,16 @@ class TenantMover:
                     )
                 await asyncio.sleep(READY_EVERY_S)
         self._progress(WAIT, 1, 1)
+
+    async def _known(self, side: Side, version: int) -> None:
+        """Wait until every process has read a step after which it responds in another way.
+
+        A process that cannot read it now is not waited for: it reads the step when it can.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(KNOWN_WAIT_S):
+                while await side.db.run(_unread(version), read_only=True):  # noqa: ASYNC110
+                    await asyncio.sleep(READY_EVERY_S)
 
     async def _wait_for_standbys(self, side: Side, advice: str = "") -> None:
         """Wait until every standby of this database has all commits made so far."""
@@ -819,6 +836,13 @@ def _with_version(columns: Sequence[str], found: Sequence[Row], version: int) ->
 def _not_ready(move_id: str) -> Callable[[Tx], Awaitable[list[str]]]:
     async def read(tx: Tx) -> list[str]:
         return [str(row[0]) for row in await tx.all("tenant_move_not_ready", move_id=move_id)]
+
+    return read
+
+
+def _unread(version: int) -> Callable[[Tx], Awaitable[list[str]]]:
+    async def read(tx: Tx) -> list[str]:
+        return [str(row[0]) for row in await tx.all("tenant_move_unread", version=version)]
 
     return read
 

@@ -30,6 +30,7 @@ INSTALLATION = frozenset(
         "clock_mark",
         "commit_loss",
         "encryption_key",
+        "form_use",
         "hash_key",  # copied before the rows: the mover encrypts it with the target's key
         "key_session",  # People sign in again.
         "key_version",

@@ -85,3 +85,16 @@ SELECT id FROM (
     SELECT id FROM audit_entry
     WHERE segment > 0 AND segment <= (SELECT removed FROM audit_head WHERE id = 1) LIMIT :limit
 ) AS removed;
+
+-- name: form_use
+-- A form that is used once: its first submit is kept. A submit at the same time waits for the commit.
+INSERT INTO form_use (once, submit, used_at) VALUES (:once, :submit, :used_at)
+ON CONFLICT (once) DO NOTHING;
+
+-- name: form_submit
+SELECT submit FROM form_use WHERE once = :once;
+
+-- name: forms_past
+-- A bounded number of forms that are too old to be sent again.
+DELETE FROM form_use WHERE once IN (
+    SELECT once FROM form_use WHERE used_at < :before ORDER BY used_at LIMIT :limit);

@@ -102,7 +102,8 @@ UPDATE erasure SET events = events + :events, deliveries = deliveries + :deliver
 WHERE id = :id;
 
 -- name: erasure_finish
-UPDATE erasure SET finished_at = :now WHERE id = :id AND finished_at IS NULL;
+UPDATE erasure SET finished_at = :now, version = coalesce(CAST(:version AS bigint), version)
+WHERE id = :id AND finished_at IS NULL;
 
 -- name: erasable_by_key
 SELECT e.id, e.tenant, e.key, e.last_id, e.deliveries, e.accepted_at, k.content_hash

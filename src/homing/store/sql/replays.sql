@@ -32,6 +32,10 @@ SELECT {replay_job} FROM replay_job WHERE id = :id FOR UPDATE;
 -- Uses the index replay_job_running.
 SELECT {replay_job} FROM replay_job WHERE state = 'running' ORDER BY id;
 
+-- name: replay_jobs_since
+-- The jobs that were made since a time, newest first.
+SELECT {replay_job} FROM replay_job WHERE id >= :from_id ORDER BY id DESC LIMIT :limit;
+
 -- name: replay_job_cancel
 UPDATE replay_job SET state = 'cancelled' WHERE id = :id AND state = 'running' RETURNING id;
 

@@ -50,6 +50,16 @@ WHERE p.expires_at > (extract(epoch FROM clock_timestamp()) * 1000)::bigint
 AND NOT EXISTS (SELECT 1 FROM tenant_move_ready r WHERE r.move_id = :move_id AND r.process = p.id)
 ORDER BY id;
 
+-- name: tenant_move_unread [sqlite]
+SELECT :version LIMIT 0;
+
+-- name: tenant_move_unread [postgres]
+-- The processes that have not read this version of the catalog yet, without those whose heartbeat has stopped.
+SELECT name FROM process
+WHERE delivers >= 0 AND catalog_version < :version
+AND expires_at > (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+ORDER BY id;
+
 -- name: log_position [sqlite]
 SELECT '';
 

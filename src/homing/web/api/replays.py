@@ -161,7 +161,7 @@ OPERATIONS = (
         request=ReplayIn,
         response=ReplayJobView,
         also={200: ReplayCount},
-        errors=(BadRequest, Invalid, StoreUnavailable),
+        errors=(BadRequest, Conflict, Invalid, StoreUnavailable),
     ),
     Operation(
         method="POST",

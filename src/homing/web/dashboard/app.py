@@ -7,6 +7,7 @@ has the same security headers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from secrets import token_urlsafe
 from urllib.parse import quote
 
 from msgspec.structs import replace
@@ -15,11 +16,12 @@ from starlette.types import Receive, Scope, Send
 
 from homing.app.access import ADMINS, MANAGERS, PUBLISHERS, READERS, Caller
 from homing.app.sessions import SESSION_LIFE_MS, Sessions
-from homing.errors import Forbidden, HomingError, NotAuthorized, TooMany
+from homing.errors import Forbidden, FormOutdated, HomingError, NotAuthorized, TooMany
 from homing.languages.language import LANGUAGES, Language
 from homing.languages.sentences import say
 from homing.policy.admission import tenant_problem
 from homing.policy.keys import Role
+from homing.policy.sent_form import OUT_OF_DATE
 from homing.ports import KeySession
 from homing.web.body import ClientGone, read_body
 from homing.web.connections import client_address
@@ -36,6 +38,7 @@ from homing.web.dashboard.request import (
     PageRequest,
     Shown,
     is_secure,
+    other_tenant,
     toast_headers,
 )
 from homing.web.dashboard.routes import PAGES
@@ -102,9 +105,18 @@ class DashboardApp:
         )
         return (b"set-cookie", text.encode())
 
-    def check_form(self, session: KeySession | None, token: str) -> None:
-        if session is None or not self._cookies.is_token_of(session, token):
-            raise Forged(say("This page is out of date. Reload it and try again."))
+    def check_form(self, request: PageRequest, session: KeySession | None, page: Page) -> None:
+        """Raises Forged for a form of another session, or FormOutdated for another tenant."""
+        if session is None:
+            raise Forged(OUT_OF_DATE)
+        try:
+            caller = request.caller
+            made_for = self._cookies.chosen_of(session, caller.tenant, request.field("csrf"))
+        except ValueError:
+            raise Forged(OUT_OF_DATE) from None
+        shown = caller.chosen
+        if made_for != shown and not page.any_tenant:
+            raise FormOutdated(other_tenant(made_for, shown))
 
     # --- responses ---------------------------------------------------------------------------
 
@@ -128,6 +140,7 @@ class DashboardApp:
             "request": request,
             "user": request.caller,
             "csrf": request.token,
+            "once": token_urlsafe(12),
             "here": request.target,
             "now": request.now,
             "message": message,
@@ -188,8 +201,6 @@ class DashboardApp:
             form: dict[str, str] = {}
             if page.method == "POST":
                 form = await self._form(request, receive, page.form_bytes)
-                if not page.open:
-                    self.check_form(session, form.get("csrf", ""))
             full = PageRequest(
                 self.app,
                 request.caller,
@@ -202,6 +213,9 @@ class DashboardApp:
                 cookies=self._cookies,
                 source=request.source,
             )
+            if page.method == "POST" and not page.open:
+                self.check_form(full, session, page)
+                full.caller = full.with_form(target=request.target)
             response = await page.handler(full)
         except ClientGone:
             raise
@@ -343,7 +357,11 @@ class _SignOut:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         page = Page(
-            path="/sign-out", handler=self._sign_out, method="POST", use_case=Sessions.sign_out
+            path="/sign-out",
+            handler=self._sign_out,
+            method="POST",
+            use_case=Sessions.sign_out,
+            any_tenant=True,
         )
         if scope["method"] != "POST":
             page = _refusing(MethodNotAllowed(("POST",)), scope["method"])

@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import re
 from binascii import a2b_qp
+from collections.abc import Mapping
 
-from homing.errors import BadRequest
+from homing.errors import BadRequest, FormOutdated
 from homing.languages.sentences import say
+from homing.policy.admission import MASK
 from homing.web.texts import check_texts
 
 FORM_BYTES_MAX = 256 * 1024
 EVENT_FORM_BYTES_MAX = 1024 * 1024
 SIGN_IN_BYTES_MAX = 16 * 1024  # a form that needs no session
 FIELDS_MAX = 200
+NOTHING_SAVED = say(
+    "Nothing was saved: something has changed since this page was opened. "
+    "Look at the fields, and save again."
+)
 LONE_MAX = 1_000  # % characters that begin no escape; browsers never send them
 
 _LONE_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")
@@ -36,6 +42,26 @@ def read_form(body: bytes, *, fields_max: int = FIELDS_MAX) -> dict[str, str]:
             fields[_unescaped(name)] = _unescaped(value)
     check_texts(fields.items())
     return fields
+
+
+def outdated(
+    sent: Mapping[str, str], error: FormOutdated, present: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The texts of a form that was made from an older state, and what to say at its fields.
+
+    A field that has changed meanwhile shows its present value, and what the form had.
+    """
+    texts = dict(sent)
+    said: dict[str, str] = {"": NOTHING_SAVED}
+    for name in (it.field for it in error.problems if it.field in present):
+        said[name] = say("Changed meanwhile: this is the present value.")
+        if sent.get(name, "") not in {"", "on", MASK, present[name]}:
+            said[name] = say(
+                "Changed meanwhile: this is the present value. The form had: {text}",
+                text=sent[name],
+            )
+        texts[name] = present[name]
+    return texts, said
 
 
 def _unescaped(text: bytes) -> str:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from hashlib import sha256
+from secrets import token_bytes
 from typing import Any
 
 from msgspec import Struct
 from msgspec.json import encode
+from msgspec.structs import replace
 
 from homing.app.access import Caller, roles_of
 from homing.app.app import App
 from homing.app.status import Condition
 from homing.errors import FieldProblem, NotFound
 from homing.languages.language import LANGUAGES, choose
-from homing.languages.sentences import say
+from homing.languages.sentences import Sentence, say
+from homing.policy.audit import form_path, state_of
 from homing.policy.keys import Role
+from homing.policy.sent_form import SentForm, refuse_changed, seal_of
 from homing.policy.workfront_ids import read_either_id
 from homing.ports import KeySession
 from homing.web.dashboard.cookies import read_cookie
@@ -108,12 +113,46 @@ class PageRequest:
     @property
     def token(self) -> str:
         """The token that every form of this session carries; empty without a session."""
-        return "" if self._session is None else self._cookies.token(self._session)
+        if self._session is None:
+            return ""
+        return self._cookies.token(self._session, self.caller.tenant, self.caller.chosen)
 
     @property
     def is_partial(self) -> bool:
         """Whether a script of a page sent the request and uses only a part of the response."""
         return b"hx-request" in self.headers
+
+    # --- what a form was made from -----------------------------------------------------------
+
+    def with_form(self, *, target: str) -> Caller:
+        """The caller with the form that was sent to this address."""
+        once, at = self.field("once"), target.partition("?")[0]
+        form = SentForm(
+            self.field("seal"),
+            sha256(f"{self.token}:{at}:{once}".encode()).digest() if once else b"",
+            token_bytes(16),
+        )
+        return replace(self.caller, form=form)
+
+    def once_id(self) -> str | None:
+        """An event id for what a form publishes: a second submit publishes nothing."""
+        form = self.caller.form
+        return f"form-{form.once.hex()[:32]}" if form is not None and form.once else None
+
+    def seal(self, value: Any, object_id: str, *names: str) -> str:
+        """What a form carries of the object that it changes: its values, or these of them."""
+        state = state_of(value)
+        shown = {name: state.get(name) for name in names} if names else state
+        return seal_of(form_path(value.tenant, object_id), shown)
+
+    def refuse_changed(self, value: Any, object_id: str) -> None:
+        """Raises FormOutdated if the object is not as the form that edits it was made from.
+
+        The commit of the change refuses it as well; before it, nothing is sent to a changed URL.
+        """
+        refuse_changed(self.field("seal"), form_path(value.tenant, object_id), state_of(value))
+
+    # --- fields ------------------------------------------------------------------------------
 
     def field(self, name: str) -> str:
         """A field of the submitted form; empty if it is absent."""
@@ -231,6 +270,28 @@ def is_secure(headers: Mapping[bytes, bytes]) -> bool:
     return headers.get(b"origin", b"").startswith(b"https://")
 
 
+def other_tenant(made_for: str | None, shown: str | None) -> Sentence:
+    """Why a form is refused that was made while another tenant was chosen."""
+    if made_for is None:
+        return say(
+            "This page was made for all tenants, and now the tenant {now} is chosen. "
+            "Open the page again.",
+            now=str(shown),
+        )
+    if shown is None:
+        return say(
+            "This page was made for the tenant {before}, and now all tenants are shown. "
+            "Open the page again.",
+            before=made_for,
+        )
+    return say(
+        "This page was made for the tenant {before}, and now the tenant {now} is chosen. "
+        "Open the page again.",
+        before=made_for,
+        now=shown,
+    )
+
+
 def read_message(value: str) -> str:
     try:
         return bytes.fromhex(value[:2_000]).decode("utf-8", "replace")
@@ -260,6 +321,7 @@ class Page(Struct, frozen=True, kw_only=True):
     open: bool = False  # needs no session
     use_case: Callable[..., Any] | None = None  # None: no role may use it, unless it is open
     form_bytes: int = FORM_BYTES_MAX
+    any_tenant: bool = False  # its form is the same whichever tenant is shown
 
     @property
     def roles(self) -> frozenset[Role]:

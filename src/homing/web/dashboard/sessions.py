@@ -18,6 +18,7 @@ from homing.ports import KeySession
 
 COOKIE = "homing_session"
 SECRET_LIFE_S = 60
+_SIGNATURE_CHARS = 64
 _CHARS_MAX = 256  # of a session cookie; the rest is not read
 
 
@@ -44,13 +45,24 @@ class SessionCookies:
         session = KeySession(number, holder, int(since))
         return session if is_young(session, now=now) else None
 
-    def token(self, session: KeySession) -> str:
-        """The token that every form of this session carries."""
-        return self._sign("form", _text(session))
+    def token(self, session: KeySession, tenant: str | None, chosen: str | None) -> str:
+        """The token that every form of this session carries.
 
-    def is_token_of(self, session: KeySession, token: str) -> bool:
-        """Whether this is the token of the session; compared in constant time."""
-        return hmac.compare_digest(token.encode(), self.token(session).encode())
+        It is made for the tenant of the caller, and shows the one that a caller of all tenants has
+        chosen; None: all.
+        """
+        shown = (chosen or "").encode().hex()
+        return self._sign("form", f"{_text(session)}:{tenant or ''}:{shown}") + shown
+
+    def chosen_of(self, session: KeySession, tenant: str | None, token: str) -> str | None:
+        """The tenant that was chosen for a form; raises ValueError for a form of another session.
+
+        The token is compared in constant time.
+        """
+        chosen = bytes.fromhex(token[_SIGNATURE_CHARS:]).decode() or None
+        if not hmac.compare_digest(token.encode(), self.token(session, tenant, chosen).encode()):
+            raise ValueError("a token of another session")
+        return chosen
 
     def encrypt(self, session: KeySession, secret: str, *, now: int) -> str:
         """A secret, encrypted for the next page of this session."""

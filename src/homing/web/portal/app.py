@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from secrets import token_urlsafe
 
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
@@ -195,8 +196,10 @@ class PortalApp:
             share.release(body)
 
     def _check_form(self, session: PortalSession, token: str) -> None:
-        if not self._cookies.is_token_of(key_session(session.link), token):
-            raise Forged
+        try:
+            self._cookies.chosen_of(key_session(session.link), session.caller.tenant, token)
+        except ValueError:
+            raise Forged from None
 
     # --- responses ---------------------------------------------------------------------------
 
@@ -219,6 +222,8 @@ class PortalApp:
                 query=Query(scope["query_string"], None),
                 form=form,
             )
+            if page.method == "POST":
+                full.caller = full.with_form(target=full.target)
             response = await page.handler(full)
         except ClientGone:
             raise
@@ -279,6 +284,7 @@ class PortalApp:
             "subject": "" if session is None else session.link.subject,
             "has_session": session is not None,
             "csrf": request.token,
+            "once": token_urlsafe(12),
             "here": request.target,
             "now": request.now,
             "message": message,

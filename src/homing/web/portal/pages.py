@@ -18,15 +18,17 @@ from homing.app.endpoints import Endpoints
 from homing.app.event_types import EventTypes
 from homing.app.events import Events
 from homing.app.subscriptions import Drafted, Subscriptions
-from homing.errors import FieldProblem, Invalid
+from homing.errors import FieldProblem, FormOutdated, Invalid
 from homing.languages.sentences import say
 from homing.model import SPEC, Attempt, Outcome, Signature, Status, Subscription, show_id
 from homing.policy.admission import SubscriptionDraft
 from homing.policy.causes import title
 from homing.policy.event_types import TypePlace
 from homing.policy.failure_text import failure_text
+from homing.policy.sent_form import VERSION
 from homing.policy.sent_headers import logged_lines
 from homing.ports import DeliveryFilter
+from homing.web.dashboard.forms import outdated
 from homing.web.dashboard.pages.deliveries import header_lines, pretty
 from homing.web.dashboard.pages.endpoints import WAITING_MAX
 from homing.web.dashboard.pages.event_types import pretty as pretty_text
@@ -158,6 +160,7 @@ def _form(
     return request.show(
         "portal/endpoint_form.html",
         status=status,
+        seal="" if before is None else _seal(request, before),
         texts=texts,
         problems=problems,
         before=before,
@@ -169,9 +172,15 @@ def _form(
     )
 
 
+def _seal(request: PageRequest, before: Subscription) -> str:
+    return request.seal(before, show_id(SUBSCRIPTION, before.id), *OFFERED, VERSION)
+
+
 def _drafted(request: PageRequest, before: Subscription | None) -> Drafted:
     """The subscription as the form describes it; fields that it does not offer stay as they are."""
     assert request.caller.tenant is not None
+    if before is not None:
+        request.refuse_changed(before, show_id(SUBSCRIPTION, before.id))
     offered = {name: text for name, text in request.form().items() if name in OFFERED}
     values, problems = read_form(offered, before)
     for name, field in SPEC.items():
@@ -204,6 +213,10 @@ async def change(request: PageRequest) -> Shown | Response:
         )
     except Invalid as error:
         return _with_problems(request, error.problems, await _subscription(request))
+    except FormOutdated as error:
+        found = await _subscription(request)
+        texts, problems = outdated(request.form(), error, form_texts(found))
+        return _form(request, texts, problems, found, status=error.http_status)
     return request.done(say("Saved. Pending deliveries use the new values."), to=_at(number))
 
 

@@ -9,14 +9,14 @@ from msgspec.structs import replace
 
 from homing.app.deliveries import Deliveries, counted_by
 from homing.app.replays import Replays
-from homing.errors import FieldProblem, Invalid
+from homing.errors import FieldProblem, FormOutdated, Invalid
 from homing.languages.sentences import say
 from homing.model import Status, show_id
 from homing.policy.bulk import REPLAYED, SHOWN_MAX, Counted, status_or_default
 from homing.policy.causes import title
 from homing.ports import ReplayFilter
 from homing.web.dashboard.pages.deliveries import searched
-from homing.web.dashboard.request import Page, PageRequest, Shown
+from homing.web.dashboard.request import Page, PageRequest, Shown, other_tenant
 from homing.web.dashboard.search import Search
 from homing.web.response import Response
 from homing.web.show import REPLAY
@@ -152,6 +152,7 @@ async def cancel(request: PageRequest) -> Response | Shown:
     done += cancelled
     if more:
         values = {"q": text, "done": done, "as_of": as_of}
+        values["shown"] = request.caller.scope(None) or ""
         return request.see_other("/bulk/cancelling?" + urlencode(values))
     message = say("Deliveries cancelled: {count}.", count=done)
     return request.done(message, to="/deliveries?" + urlencode({"q": text}))
@@ -159,6 +160,9 @@ async def cancel(request: PageRequest) -> Response | Shown:
 
 async def cancelling(request: PageRequest) -> Shown:
     """Shows how many were cancelled so far; the page sends the form for the next ones itself."""
+    made_for, shown = request.query.text("shown") or None, request.caller.scope(None)
+    if made_for != shown:
+        raise FormOutdated(other_tenant(made_for, shown))
     as_of = _count(request.query.text("as_of")) or request.now
     return request.show(
         "cancelling.html",

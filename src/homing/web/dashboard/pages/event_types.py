@@ -9,10 +9,11 @@ from urllib.parse import quote
 import msgspec
 
 from homing.app.event_types import EventTypes
-from homing.errors import Conflict, FieldProblem, Invalid
+from homing.errors import Conflict, FieldProblem, FormOutdated, Invalid
 from homing.languages.sentences import say
 from homing.policy.event_check_rules import Check, CheckRules
 from homing.policy.event_types import DESCRIPTION_CHARS_MAX, EventType, TypePlace
+from homing.web.dashboard.forms import outdated
 from homing.web.dashboard.request import Page, PageRequest, Shown
 from homing.web.dashboard.words import word
 from homing.web.event_openapi import event_openapi
@@ -96,21 +97,29 @@ async def create(request: PageRequest) -> Response | Shown:
 
 async def edit(request: PageRequest) -> Shown:
     found = await _found(request)
-    texts = {
+    return _form(request, found, _texts(found))
+
+
+def _texts(found: EventType) -> dict[str, str]:
+    return {
         "description": found.description,
         "schema": pretty(found.schema),
         "sample": pretty(found.sample),
         "check": found.check or "",
     }
-    return _form(request, found, texts)
 
 
 async def change(request: PageRequest) -> Response | Shown:
     found = await _found(request)
     try:
+        request.refuse_changed(found, found.name)
         changed = await request.app.event_types.change(
             request.caller, found.name, _values(request), tenant=found.tenant
         )
+    except FormOutdated as error:
+        found = await _found(request)
+        texts, problems = outdated(request.form(), error, _texts(found))
+        return _form(request, found, texts, problems=problems, status=error.http_status)
     except (Invalid, Conflict) as error:
         return _refused(request, found, request.form(), error)
     return request.done(

@@ -100,7 +100,7 @@ async def publish(request: PageRequest) -> Response:
     event_type, data = request.field("type"), request.field("data") or "{}"
     body = b'{"type":"","data":%b}' % data.encode()
     draft = read_drafts(body, tenant, lines=False)[0]
-    key = request.field("id") or None
+    key = request.field("id") or request.once_id()
     draft = EventDraft(tenant=tenant, type=event_type, data=draft.data, key=key)
     try:
         receipt = (await request.app.publishing.publish(request.caller, [draft]))[0]

@@ -22,7 +22,7 @@ async def add_receiver(request: PageRequest) -> Response:
 async def send_event(request: PageRequest) -> Response:
     tenant = request.caller.tenant_or_default(request.field("tenant") or None)
     data = {"message": "Hello from Homing", "sent_by": request.caller.by}
-    draft = EventDraft(tenant=tenant, type=EVENT_TYPE, data=encode(data))
+    draft = EventDraft(tenant=tenant, type=EVENT_TYPE, data=encode(data), key=request.once_id())
     await request.app.publishing.publish(request.caller, [draft])
     return request.done(say("Test event sent."), to="/")
 

@@ -7,6 +7,7 @@ from typing import Any
 from homing.app.notice_targets import NoticeTargets
 from homing.errors import FieldProblem, Invalid
 from homing.languages.sentences import Sentence, say
+from homing.model import show_id
 from homing.policy.notice_text import headline, sentence
 from homing.policy.notices import (
     OPERATOR,
@@ -97,8 +98,10 @@ def _link_sent(target: NoticeTarget) -> Sentence:
 
 
 async def change(request: PageRequest) -> Response:
-    targets = request.app.notice_targets
-    await targets.change(request.caller, request.number(TARGET), _fields(request))
+    targets, number = request.app.notice_targets, request.number(TARGET)
+    found = await targets.get(request.caller, number)
+    request.refuse_changed(found, show_id(TARGET, number))
+    await targets.change(request.caller, number, _fields(request))
     return request.done(say("Target changed."), to=_HERE)
 
 

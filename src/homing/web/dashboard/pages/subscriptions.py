@@ -10,7 +10,7 @@ from homing.app.pull import Pull
 from homing.app.replays import Replays
 from homing.app.signing_keys import SigningKeys
 from homing.app.subscriptions import Drafted, Subscriptions
-from homing.errors import FieldProblem, HomingError, Invalid, NotFound
+from homing.errors import FieldProblem, FormOutdated, HomingError, Invalid, NotFound
 from homing.languages.sentences import Sentence, many, say
 from homing.model import SPEC, Connector, Signature, Subscription, read_id, show_id
 from homing.policy.admission import SubscriptionDraft
@@ -20,6 +20,7 @@ from homing.policy.moments import moment
 from homing.ports import ReplayJob
 from homing.web.api.signing_keys import jwks_path
 from homing.web.dashboard.export import export_pages, export_response
+from homing.web.dashboard.forms import outdated
 from homing.web.dashboard.request import Page, PageRequest, Shown
 from homing.web.dashboard.subscription_form import (
     form_choices,
@@ -127,6 +128,7 @@ def _form(
     return request.show(
         "subscription_form.html",
         status=status,
+        seal="" if before is None else request.seal(before, show_id(SUBSCRIPTION, before.id)),
         texts=texts,
         problems=problems,
         before=before,
@@ -139,6 +141,8 @@ def _form(
 
 def _drafted(request: PageRequest, before: Subscription | None) -> Drafted:
     """The subscription as the form describes it, and the problems of unreadable fields."""
+    if before is not None:
+        request.refuse_changed(before, show_id(SUBSCRIPTION, before.id))
     given = request.field("tenant") or None
     tenant = before.tenant if before else request.caller.tenant_or_default(given)
     values, problems = read_form(request.form(), before)
@@ -178,6 +182,10 @@ async def change(request: PageRequest) -> Shown | Response:
         )
     except Invalid as error:
         return _form_with_problems(request, error.problems, await _subscription(request))
+    except FormOutdated as error:
+        found = await _subscription(request)
+        texts, problems = outdated(request.form(), error, form_texts(found))
+        return _form(request, texts, problems, found, status=error.http_status)
     return request.done(say("Saved. Pending deliveries use the new values."), to=_at(number))
 
 

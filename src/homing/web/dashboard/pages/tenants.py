@@ -33,5 +33,5 @@ async def choose(request: PageRequest) -> Response:
 
 PAGES = (
     Page(path="/tenants", handler=tenants, use_case=Tenants.page),
-    Page(path="/tenants", handler=choose, method="POST", use_case=Tenants.page),
+    Page(path="/tenants", handler=choose, method="POST", use_case=Tenants.page, any_tenant=True),
 )

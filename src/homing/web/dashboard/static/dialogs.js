@@ -23,6 +23,10 @@ export function startDialogs() {
   // The buttons of a form are disabled while it is being sent, so that it is not sent twice.
   document.body.addEventListener("htmx:beforeRequest", (event) => busy(event, true));
   document.body.addEventListener("htmx:afterRequest", (event) => busy(event, false));
+  // Also of a form that leaves the page; its values are taken before the button is disabled.
+  document.addEventListener("submit", (event) => {
+    if (!event.defaultPrevented && event.target.method === "post") setTimeout(() => busy(event, true));
+  });
 }
 
 function busy(event, on) {
