@@ -251,6 +251,7 @@ def test_when_the_command_ends_all_servers_know_who_serves_the_tenant(
         assert (told.status, told.json["code"]) == (503, "tenant_moved")
 
 
+@pytest.mark.long
 def test_a_request_in_flight_is_waited_for_and_not_sent_again(
     databases: Databases, tmp_path: Path
 ) -> None:

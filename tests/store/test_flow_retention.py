@@ -212,8 +212,9 @@ async def test_replay_jobs_go_when_what_they_replayed_is_gone_but_a_running_one_
     running, done = make.job(), replace(make.job(), state="done")
     make.now = LATER
     young = replace(make.job(), state="done")
-    for job in (running, done, young):
-        await admin.save_replay_job(job)
+    for number, job in enumerate((running, done, young)):  # Equal ones are refused.
+        asked = replace(job.filter, until=number)
+        await admin.save_replay_job(replace(job, filter=asked))
 
     await sweep(scene.flow, before=NOW + DAY_MS)
 
