@@ -137,6 +137,7 @@ PAIRS = [
     Pair("changed URL", "Workfront twin", "pending deliveries of both versions follow", "web/test_workfront_twin.py::test_what_is_pending_in_the_old_version_follows_to_the_new_url"),
     Pair("changed URL", "quiet times", "what moves to another URL waits as the subscription says now", "engine/test_quiet.py::test_what_waits_for_quiet_waits_as_its_subscription_says_now"),
     Pair("client certificates", "retry schedule", "a certificate of ours that cannot be used is never the host's failure", "engine/test_health.py::test_our_certificate_and_our_proxy_are_never_the_hosts"),
+    Pair("clock set", "crash or restart", "a clock that is set while the process is down changes no wait", "engine/test_clock_restart.py::test_a_clock_that_is_set_while_the_process_is_down_changes_no_wait"),
     Pair("clock set", "erasure", "events accepted while the clock was ahead are erased", "engine/test_erase.py::test_what_was_accepted_under_a_clock_that_was_ahead_is_erased_too"),
     Pair("clock set", "fleet", "a process that joins takes the steady time of the others", "engine/test_clock_restart.py::test_who_joins_a_fleet_that_runs_takes_its_steady_time"),
     Pair("clock set", "order by key", "the window of an unblocked delivery moves with it", "store/test_clock_marks.py::test_when_a_delivery_was_unblocked_is_moved_with_the_window_that_began_then"),

@@ -47,6 +47,7 @@ QUEUE = "homing.engine.queue"
 RECEIVER = "homing.policy.receiver"
 REPLAY = "homing.engine.replay"
 REPLAYS = "homing.store.replays"
+RESTART = "homing.policy.restart"
 RETRY = "homing.policy.retry"
 ROWS = "homing.store.rows"
 SETTLE = "homing.engine.settle"
@@ -96,6 +97,11 @@ def key_bug(name: str, *changes: Change) -> Bug:
 def fair_bug(name: str, *changes: Change) -> Bug:
     """A bug that only seeds with fair groups show."""
     return Bug(name, changes, among=range(18, 800, 24))
+
+
+def clock_bug(name: str, *changes: Change) -> Bug:
+    """A bug that only seeds whose clocks are set while the process is down show."""
+    return Bug(name, changes, among=range(20, 800, 24))
 
 
 def fleet_bug(name: str, *changes: Change) -> Bug:
@@ -905,6 +911,23 @@ BUGS = [
     bug(
         "a step of the clock is not seen",
         replace(MAINTENANCE, "Maintenance.quiet_until", "self._clock.stepped_at() or 0", "0"),
+    ),
+    clock_bug(
+        "a clock that was set while the process was down is taken for a downtime",
+        replace(RESTART, "passed_ms", "now.boot_ms - then.boot_ms", "now.wall_ms - then.wall_ms"),
+    ),
+    clock_bug(
+        "after a reboot a clock that is not synchronised tells the downtime",
+        replace(
+            RESTART,
+            "passed_ms",
+            "then.synchronised and now.synchronised and by_wall >= 0",
+            "by_wall >= 0",
+        ),
+    ),
+    clock_bug(
+        "times from before a long downtime stay where they are when the clock was set",
+        replace(RESTART, "resume", "min(since_ms, clock) if ahead > 0 else since_ms", "clock"),
     ),
     bug(
         "a changed URL moves what is in flight",

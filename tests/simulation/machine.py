@@ -28,6 +28,7 @@ from homing.store.views import Views
 from simulation.checker import LEASE_MS
 from simulation.faults import Faults, Line
 from simulation.lives import LIFE, Crashed, Life, LifeSender, MortalWorld
+from simulation.set_clocks import SetClocks
 
 T = TypeVar("T")
 
@@ -130,6 +131,7 @@ class Machine(MortalWorld):
         self.is_up = asyncio.Event()
         self._bus: LocalBus | None = None
         self.make_sender: Callable[[Life], Sender] = partial(LifeSender, self)
+        self.set_clocks: SetClocks | None = None
         self.faults: Faults
         self.on_life: Callable[[Machine], None]
 
@@ -147,6 +149,9 @@ class Machine(MortalWorld):
         return self.make_sender(self.life)
 
     async def start_engine(self) -> Engine:
+        if self.set_clocks is not None:
+            await self.set_clocks.begin(self)
+            self.set_clocks.keep()
         self.on_life(self)
         if self._network is None:
             return await super().start_engine()

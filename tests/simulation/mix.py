@@ -141,6 +141,7 @@ class Mix:
     latest: float = 0  # of these, the part that wants only the newest event of a key
     quiet_changes: float = 0  # after so many of its actions a person changes a quiet time, too
     limits: Limits = ()  # of the engine and the store, where they are not the usual ones
+    clock_reboots: float | None = None  # of the downtimes with a set clock, those with a reboot
     guard_changes: int = 0  # times that the process is started with other settings of the guard
     machines: int = 1  # with several, processes share the buckets of the store by leases
     failovers_per_hour: float = 0  # of the store of a fleet, to a standby that has all commits
@@ -299,6 +300,8 @@ def _drawn(seed: int, deliveries: int) -> Mix:
         mix = _with_backfills(mix, Random(f"past {seed}"))
     if seed % 32 == 20:
         mix = _ignoring_retry_after(mix, Random(f"retry after {seed}"))
+    if seed % 24 == 20:
+        mix = _with_set_clocks(mix, Random(f"set clocks {seed}"))
     if seed % 60 == 34:
         mix = _without_detection(mix, Random(f"detection {seed}"))
     return _with_erasures(mix, Random(f"erasures {seed}")) if seed % 10 == 5 else mix
@@ -324,6 +327,15 @@ def _ignoring_retry_after(mix: Mix, rng: Random) -> Mix:
             schedules=mix.options.schedules | schedules,
             tenant_policies=tenant_policies,
         ),
+    )
+
+
+def _with_set_clocks(mix: Mix, rng: Random) -> Mix:
+    """Every 24th seed has a wall clock that is set while the process is down."""
+    kills = rng.choice((4, 10)) * HOUR / mix.run_for_ms
+    rates = replace(mix.rates, clock_jumps=0, kills_per_hour=max(mix.rates.kills_per_hour, kills))
+    return replace(
+        mix, rates=rates, bad=max(mix.bad, 0.5), clock_reboots=rng.choice((0, 0, 0.3, 1))
     )
 
 

@@ -44,7 +44,9 @@ class Process:
             faults.died.clear()
             faults.starting = True
             try:
-                await self._world.start(clock_offset_ms=self._offset_ms)
+                clocks = self._world.set_clocks
+                offset_ms = self._offset_ms if clocks is None else clocks.offset_ms
+                await self._world.start(clock_offset_ms=offset_ms)
             except Crashed:
                 await asyncio.sleep(1)
             except HomingError:
@@ -68,6 +70,8 @@ class Process:
                     (-_DAY, -HOUR, -MINUTE, -1_000, 1_000, MINUTE, HOUR, _DAY)
                 )
                 self._reference.clock_jumped = True
+            if not self._faults.healed and self._world.set_clocks is not None:
+                self._world.set_clocks.set()
             self._reference.say("starts")
             await self.start()
 

@@ -20,6 +20,7 @@ from homing.net.clock import monotonic
 from simulation.mix import ACTIONS, BACKFILLS, CUTS, FLEET_ACTIONS, PAUSES, ROTATIONS, TROUBLES
 from simulation.readers import READER_KINDS
 from simulation.seed import Verdict, run_seed
+from simulation.set_clocks import KINDS as CLOCK_KINDS
 from simulation.tokens import KINDS as TOKEN_KINDS
 
 KINDS = frozenset(
@@ -53,6 +54,7 @@ KINDS = frozenset(
         "stop",
         "clock_step",
         "clock_jump",
+        *CLOCK_KINDS,
         "publish_batch",
         "publish_twice_in_batch",
         "publish_again_equal",

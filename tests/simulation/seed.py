@@ -38,6 +38,7 @@ from simulation.publishers import Publishers
 from simulation.readers import Readers, Streams
 from simulation.receivers import Receivers
 from simulation.reference import Reference, request_of
+from simulation.set_clocks import SetClocks
 from simulation.slow_names import ResolvingSender, SlowNames
 from simulation.tokens import AuthorizingSender, Tokens
 
@@ -93,6 +94,10 @@ class Seed:
         self.machines = [self._machine(it) for it in range(1, mix.machines + 1)]
         self.first = first = self.machines[0]
         self.faults = faults = first.faults
+        if mix.clock_reboots is not None:
+            first.set_clocks = SetClocks(
+                self._rng("set clocks"), reference, faults.fire, reboots=mix.clock_reboots
+            )
         self.outage_checks = {
             it.number: OutageChecks(reference, faults.fire) for it in self.machines
         }

@@ -22,6 +22,8 @@ from contextvars import Context
 from itertools import count
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from homing.ports import ClockReading, ClockState
 
 T = TypeVar("T")
@@ -187,10 +189,12 @@ class VirtualClock:
         by_ms = now_ms - self.now()
         self._start_ms += by_ms
         self._ahead_ms -= by_ms
+        self._state = replace(self._state, ahead_ms=self._ahead_ms)
 
     def step(self, by_ms: int) -> None:
         """Set the wall clock; the step is noticed at once, and steady time stays as it was."""
         self._ahead_ms += by_ms
+        self._synchronised = False  # as the kernel says after a step
         self._state = ClockState(self._ahead_ms, self._state.steps + 1, self.now(), by_ms)
 
 
