@@ -7,7 +7,7 @@ say what the person may do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from ipaddress import IPv6Address
 
 from homing.app.access import Caller
@@ -15,8 +15,6 @@ from homing.errors import Forbidden
 from homing.languages.sentences import say
 from homing.policy.people import PeopleOptions, is_name, read_groups, rule_of
 from homing.policy.reach import read_address
-
-HeaderLines = Sequence[tuple[bytes, bytes]]
 
 
 class People:
@@ -32,25 +30,23 @@ class People:
         # Called when a person whom the proxy names is refused, with the address and the reason.
         self.on_refused: Callable[[str, str], None] = lambda _source, _why: None
 
-    def caller_of(self, headers: HeaderLines, source: str) -> Caller | None:
+    def caller_of(self, headers: Mapping[bytes, bytes], source: str) -> Caller | None:
         """The person whom the proxy names; None if the request is not from the proxy.
 
         Raises Forbidden for a person whom no rule admits, and for a header that is not one name.
         """
         if not self._user or not self._is_proxy(source):
             return None
-        names = [value for name, value in headers if name == self._user]
-        if not names or names == [b""]:
+        name = headers.get(self._user)
+        if not name:
             return None  # The proxy lets some paths through without a sign-in.
-        person = _text(names[0]) if len(names) == 1 else ""
+        person = _text(name)
         if not is_name(person):
             self.on_refused(source, "no name from the proxy")
             raise Forbidden(say("The proxy does not name one person."))
         groups: tuple[str, ...] = ()
         if self._groups:
-            groups = read_groups(
-                ",".join(_text(value) for name, value in headers if name == self._groups)
-            )
+            groups = read_groups(_text(headers.get(self._groups, b"")))
         rule = rule_of(self._rules, person, groups)
         if rule is None:
             self.on_refused(source, "a person without a rule")

@@ -20,6 +20,7 @@ from homing.app.access import ANONYMOUS, Caller
 from homing.app.app import App
 from homing.errors import Forbidden, HomingError
 from homing.policy.built_in_receiver import PREFIX
+from homing.policy.people import PeopleOptions
 from homing.web.api.publish import Publish
 from homing.web.body import COMMAND_BYTES_MAX, ClientGone, read_body
 from homing.web.built_in_receiver import ReceiveTestEvents
@@ -47,6 +48,13 @@ OF_EVERY_PROCESS = tuple(
     it for it in OPERATIONS if it.path in {"/healthz", "/readyz", "/metrics", "/v1/status"}
 )
 EVERY = (*OPERATIONS, *WORKFRONT)
+
+
+def identity_headers(people: PeopleOptions) -> frozenset[bytes]:
+    """The headers that say who asks, or for which host, in lower case: each may come once."""
+    of_keys = {name for it in EVERY if it.auth_scheme for name in it.auth_scheme.key_headers}
+    named = {"authorization", "cookie", "host", people.user_header, people.groups_header}
+    return frozenset(it.lower().encode() for it in named | of_keys if it)
 
 
 @cache

@@ -158,7 +158,7 @@ class FastPublishProtocol(CoalescingProtocol):
             and not self.expect_100_continue
             and not parser.should_upgrade()
         ):
-            self.stalled_bytes = 0
+            self.end_head()
             self._parts = []
         else:
             self._normal_path([])

@@ -188,7 +188,7 @@ class DashboardApp:
         try:
             check_host(_host(request.headers), self.options.hosts)
             session = self.session(request.headers)
-            person = self.app.people.caller_of(scope["headers"], request.source)
+            person = self.app.people.caller_of(request.headers, request.source)
             if person is not None:
                 session = session_of(person)
                 request = self._request(scope, person, session)
@@ -390,7 +390,7 @@ class _Stream:
             source = client_address(scope.get("client"))
 
             async def check() -> object:
-                person = dashboard.app.people.caller_of(scope["headers"], source)
+                person = dashboard.app.people.caller_of(headers, source)
                 return person or await dashboard.app.sessions.caller_of(session)
 
             await check()
