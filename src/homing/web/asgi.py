@@ -24,7 +24,7 @@ from homing.policy.people import PeopleOptions
 from homing.web.api.publish import Publish
 from homing.web.body import COMMAND_BYTES_MAX, ClientGone, read_body
 from homing.web.built_in_receiver import ReceiveTestEvents
-from homing.web.connections import client_address
+from homing.web.connections import client_address, mark_verified
 from homing.web.dashboard.app import DashboardApp
 from homing.web.openapi import openapi
 from homing.web.operation import Call, Operation
@@ -187,6 +187,7 @@ class _Resource:
             if operation.by_address and key is None:
                 listed = self._authenticator.caller_at(address)
             caller = listed or await self._authenticator.caller_of(key, address)
+            mark_verified(scope)
         try:
             await self._respond_to(operation, headers, caller, scope, receive, send)
         except Forbidden as error:

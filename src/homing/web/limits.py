@@ -69,7 +69,7 @@ class Limited(HttpToolsProtocol):
     _has_head = False  # What follows is the body and its trailers.
     _body_parts: list[bytes] | None = None  # of the current read
     _refusal: HomingError | None = None
-    idle_at = 0.0  # when it was opened, or its last response was complete
+    since = 0.0  # when it was opened, its last response was complete, or its request began
     source = ""
 
     def __init__(
@@ -84,7 +84,7 @@ class Limited(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.idle_at = monotonic()
+        self.since = monotonic()
         self.source = source_of(self.client)
         if self._limit is not None:
             self._limit.made(self, self.connections)
@@ -143,6 +143,7 @@ class Limited(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self.end_head()
+        self.since = monotonic()
         super().on_headers_complete()
 
     def end_head(self) -> None:
@@ -199,7 +200,7 @@ class Limited(HttpToolsProtocol):
             super().on_response_complete()
         else:  # The same without uvicorn's timer: StallDetector replaces it.
             self.server_state.total_requests += 1
-            self.idle_at = monotonic()
+            self.since = monotonic()
             self.flow.resume_reading()
 
 

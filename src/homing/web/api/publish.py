@@ -33,7 +33,7 @@ from homing.web.api import cloudevents
 from homing.web.api.batch import TOO_MANY, batch_of, cut
 from homing.web.body import PUBLISH_BYTES_MAX, check_utf8, field_problem, read_body
 from homing.web.body_budget import SMALL_BYTES
-from homing.web.connections import client_address
+from homing.web.connections import client_address, mark_verified
 from homing.web.options import WebParts
 from homing.web.query import Query
 from homing.web.response import JSON
@@ -110,6 +110,7 @@ class Publish:
         caller = authenticator.known(authorization) or await authenticator.caller_of(
             authorization, client_address(scope.get("client"))
         )
+        mark_verified(scope)
         try:
             response = await self._published(
                 caller,

@@ -24,7 +24,7 @@ from homing.policy.keys import Role
 from homing.policy.sent_form import OUT_OF_DATE
 from homing.ports import KeySession
 from homing.web.body import ClientGone, read_body
-from homing.web.connections import client_address
+from homing.web.connections import client_address, mark_verified
 from homing.web.dashboard.cookies import read_cookie
 from homing.web.dashboard.files import Files
 from homing.web.dashboard.forms import SIGN_IN_BYTES_MAX, read_form
@@ -187,14 +187,8 @@ class DashboardApp:
         request = self._request(scope)
         try:
             check_host(_host(request.headers), self.options.hosts)
-            session = self.session(request.headers)
-            person = self.app.people.caller_of(request.headers, request.source)
-            if person is not None:
-                session = session_of(person)
-                request = self._request(scope, person, session)
-            elif not page.open or session is not None:
-                caller = await self.app.sessions.caller_of(session, request.source)
-                request = self._request(scope, caller, session)
+            caller, session = await self._caller(scope, request, page)
+            request = self._request(scope, caller, session)
             if not page.open:
                 request.caller.must_be(page.roles)  # before the form is read
                 request = self._request(scope, _with_chosen_tenant(request), session)
@@ -227,6 +221,21 @@ class DashboardApp:
             log_unexpected(error, method=scope["method"], path=scope["path"])
             response = self.refused(Unexpected(SEE_LOG), request)
         await self.send(send, response, request)
+
+    async def _caller(
+        self, scope: Scope, request: PageRequest, page: Page
+    ) -> tuple[Caller, KeySession | None]:
+        """The person whom the proxy names, or the caller of the session; raises NotAuthorized."""
+        session = self.session(request.headers)
+        caller = self.app.people.caller_of(request.headers, request.source)
+        if caller is not None:
+            session = session_of(caller)
+        elif page.open and session is None:
+            return SIGNED_OUT, None
+        else:
+            caller = await self.app.sessions.caller_of(session, request.source)
+        mark_verified(scope)
+        return caller, session
 
     async def missing(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The response for an unknown path: a page for browsers, a problem document for others."""
@@ -394,6 +403,7 @@ class _Stream:
                 return person or await dashboard.app.sessions.caller_of(session)
 
             await check()
+            mark_verified(scope)
         except HomingError as error:
             await send_response(
                 send, Response(error.http_status, b"", HTML), security_headers=HEADERS

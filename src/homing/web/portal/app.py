@@ -33,7 +33,7 @@ from homing.policy.portal import (
 )
 from homing.ports import KeySession
 from homing.web.body import ClientGone, read_body
-from homing.web.connections import client_address
+from homing.web.connections import client_address, mark_verified
 from homing.web.dashboard.cookies import read_cookie
 from homing.web.dashboard.files import Files
 from homing.web.dashboard.forms import SIGN_IN_BYTES_MAX, read_form
@@ -153,7 +153,9 @@ class PortalApp:
         if not text:
             raise PortalClosed(NO_SESSION)
         source = client_address(scope.get("client"))
-        return await self.app.portal_links.session_of(text, source)
+        session = await self.app.portal_links.session_of(text, source)
+        mark_verified(scope)
+        return session
 
     def request(self, scope: Scope, session: PortalSession | None = None) -> PageRequest:
         """The request before its path, query and form are read, as an error page needs it."""
