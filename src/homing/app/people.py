@@ -2,25 +2,30 @@
 
 The header counts only if the connection comes from a listed address: anybody else could write it,
 too. Homing has no login of its own: the proxy knows who the person is, and the operator's rules
-say what the person may do.
+say what the person may do. The proxy also knows when the person signs out, and Homing does not. So
+a response that stays open ends after ten minutes, and the next request passes the proxy again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from ipaddress import IPv6Address
 
 from homing.app.access import Caller
-from homing.errors import Forbidden
+from homing.errors import Forbidden, NotAuthorized
 from homing.languages.sentences import say
 from homing.policy.people import PeopleOptions, is_name, read_groups, rule_of
 from homing.policy.reach import read_address
+
+NAMED_FOR_MS = 10 * 60_000  # how long the word of the proxy holds for one request
 
 
 class People:
     """Finds the callers of requests that come through the proxy."""
 
-    def __init__(self, options: PeopleOptions) -> None:
+    def __init__(self, options: PeopleOptions, now: Callable[[], int]) -> None:
+        self._now = now
         self._user = options.user_header.lower().encode()
         self._groups = options.groups_header.lower().encode()
         self._networks, self._rules = options.networks, options.rules
@@ -59,7 +64,12 @@ class People:
             person=person,
             on_change=self.on_change,
             check_tenant=self.check_tenant,
+            lives=partial(self._must_be_recent, self._now()),
         )
+
+    async def _must_be_recent(self, asked_at: int) -> None:
+        if self._now() - asked_at >= NAMED_FOR_MS:
+            raise NotAuthorized
 
     def _is_proxy(self, source: str) -> bool:
         found = read_address(source)

@@ -34,6 +34,7 @@ from homing.policy.verification import (
     judge_handshake,
 )
 from homing.ports import Request, Response
+from homing.ports.audit import must_still_act
 
 MINUTE_MS = 60_000
 
@@ -51,12 +52,16 @@ class Challenges:
     async def ask(self, subscription: Subscription, challenge: str) -> Proof:
         """The proof of a receiver, or why there is none; raises TooMany.
 
+        Raises NotAuthorized if the caller's key, session or link ended in the meantime.
         ``challenge`` is a random text that nobody else knows.
         """
         self._count(subscription)
         if subscription.verification is Verification.CLOUDEVENTS:
-            return await self._handshake(subscription)
-        return await self._challenge(subscription, challenge)
+            proof = await self._handshake(subscription)
+        else:
+            proof = await self._challenge(subscription, challenge)
+        await must_still_act()
+        return proof
 
     async def _challenge(self, subscription: Subscription, challenge: str) -> Proof:
         now, wall = self._clock.now(), self._clock.wall()

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from functools import cache
 
+import structlog
 from msgspec.json import encode
 from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -40,6 +41,8 @@ from homing.web.query import Query
 from homing.web.response import JSON, Response, send_response
 from homing.web.routes import OPERATIONS
 from homing.web.workfront.api import OPERATIONS as WORKFRONT
+
+log = structlog.get_logger("homing.web")
 
 PUBLISH_PATH = "/v1/events"
 OPENAPI_PATH = "/openapi.json"
@@ -112,8 +115,9 @@ class Front:
         except ClientGone:
             return
         except HomingError as error:
-            if started:
-                raise
+            if started:  # Its end is missing, so nobody takes it for the whole response.
+                log.info("a response was cut off", path=scope["path"], reason=str(error))
+                return
             await send_response(send, refusal(error, scope["method"], scope["path"]))
         except Exception as error:
             if started:
@@ -215,6 +219,7 @@ class _Resource:
                 declared=declared,
                 bytes_max=COMMAND_BYTES_MAX,
                 share=share,
+                caller=caller,
             )
         call = Call(self._parts, path=scope["path_params"], query=query, body=body, caller=caller)
         call.headers = headers

@@ -155,7 +155,9 @@ class Publish:
         if scope["query_string"]:
             Query(scope["query_string"], ())
         share = self._budget.of(caller.tenant)
-        body = await read_body(receive, declared=declared, bytes_max=PUBLISH_BYTES_MAX, share=share)
+        body = await read_body(
+            receive, declared=declared, bytes_max=PUBLISH_BYTES_MAX, share=share, caller=caller
+        )
         try:
             tenant = caller.tenant or DEFAULT_TENANT
             if mode is None:

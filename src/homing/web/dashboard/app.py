@@ -252,7 +252,9 @@ class DashboardApp:
         declared = request.headers.get(b"content-length")
         share = self._body_budget.of(request.caller.tenant)
         bytes_max = SIGN_IN_BYTES_MAX if request.caller is SIGNED_OUT else bytes_max
-        body = await read_body(receive, declared=declared, bytes_max=bytes_max, share=share)
+        body = await read_body(
+            receive, declared=declared, bytes_max=bytes_max, share=share, caller=request.caller
+        )
         try:
             return read_form(body)
         finally:
@@ -398,11 +400,8 @@ class _Stream:
             session = dashboard.session(headers)
             source = client_address(scope.get("client"))
 
-            async def check() -> object:
-                person = dashboard.app.people.caller_of(headers, source)
-                return person or await dashboard.app.sessions.caller_of(session)
-
-            await check()
+            caller = dashboard.app.people.caller_of(headers, source)
+            caller = caller or await dashboard.app.sessions.caller_of(session, source)
             mark_verified(scope)
         except HomingError as error:
             await send_response(
@@ -417,7 +416,7 @@ class _Stream:
         elif dashboard.live.full:  # After a 204 the browser does not reconnect: the page polls.
             await send_response(send, Response(204), security_headers=HEADERS)
         else:
-            await dashboard.live.stream(receive, send, HEADERS, check=check)
+            await dashboard.live.stream(receive, send, HEADERS, caller)
 
 
 class _Static:

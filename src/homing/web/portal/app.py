@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from homing.app.access import MANAGERS, READERS, Caller
 from homing.app.portal import PortalLinks, PortalSession
-from homing.errors import Forbidden, HomingError, NotAuthorized, NotFound, PortalClosed, TooMany
+from homing.errors import Forbidden, HomingError, NotFound, PortalClosed, TooMany
 from homing.languages.language import Language
 from homing.languages.sentences import Sentence, say
 from homing.model import show_id
@@ -191,7 +191,9 @@ class PortalApp:
         check_origin(request.headers)
         declared = request.headers.get(b"content-length")
         share = self._body_budget.of(request.caller.tenant)
-        body = await read_body(receive, declared=declared, bytes_max=bytes_max, share=share)
+        body = await read_body(
+            receive, declared=declared, bytes_max=bytes_max, share=share, caller=request.caller
+        )
         try:
             return read_form(body)
         finally:
@@ -456,20 +458,11 @@ class _Stream:
         else:
             portal.streams[tenant] += 1
             try:
-                await portal.live.stream(receive, send, headers, check=self._check(scope))
+                await portal.live.stream(receive, send, headers, session.caller)
             finally:
                 portal.streams[tenant] -= 1
                 if not portal.streams[tenant]:
                     del portal.streams[tenant]
-
-    def _check(self, scope: Scope) -> Callable[[], Awaitable[object]]:
-        async def check() -> object:
-            try:
-                return await self._portal.session(scope)
-            except PortalClosed as error:
-                raise NotAuthorized(error.detail) from error
-
-        return check
 
 
 class _Style:
