@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message
 from engine.world import Reply
 from homing.app import access, exports
 from homing.app.access import READERS, Caller, use_case
-from homing.app.pull import STREAM_WAIT_MS
+from homing.app.pull import STREAM_WAIT_MS, WAITING_OF_KEY_MAX
 from homing.errors import NotAuthorized
 from homing.policy.keys import Role
 from homing.web.asgi import asgi_app
@@ -56,12 +56,13 @@ class Request:
             "headers": [(name.encode(), value.encode()) for name, value in lines],
             "client": (peer, 1),
         }
-        self._more, self._read = asyncio.Event(), 0
+        self._more, self._left, self._read = asyncio.Event(), asyncio.Event(), 0
         self._task = asyncio.ensure_future(app(scope, self._receive, self._send))
 
     async def _receive(self) -> Message:
         if not self._parts:
-            await asyncio.get_running_loop().create_future()
+            await self._left.wait()
+            return {"type": "http.disconnect"}
         if self._read:
             await self._more.wait()
         self._read += 1
@@ -80,6 +81,10 @@ class Request:
 
     def sends_the_rest(self) -> None:
         self._more.set()
+
+    def leaves(self) -> None:
+        """The client closes the connection; as in uvicorn, nobody who sends is told."""
+        self._left.set()
 
     @property
     def is_open(self) -> bool:
@@ -359,6 +364,25 @@ def test_a_page_of_a_person_whom_a_proxy_names_asks_the_proxy_again_in_time() ->
         await house.world.wait(2 * 60_000)
         assert not tab.is_open
         assert tab.is_whole
+
+    live(story)
+
+
+def test_a_stream_ends_when_its_client_leaves() -> None:
+    """It held one of the 64 places of its key for ever."""
+
+    async def story(house: House) -> None:
+        key, at = await key_of(house), await pull(house)
+        for _ in range(WAITING_OF_KEY_MAX + 1):
+            stream = Request(house.app, "GET", at + "/stream", bearer(key))
+            await house.world.wait(10)
+            assert stream.is_open
+            stream.leaves()
+            await house.world.wait(10)
+            assert not stream.is_open
+        last = Request(house.app, "GET", at + "/events?wait=1s", bearer(key))
+        await last.ended()
+        assert last.status == 200
 
     live(story)
 

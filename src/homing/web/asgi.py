@@ -3,7 +3,7 @@
 ``Front`` gets every request. It calls the publish endpoint for ``POST /v1/events`` directly (the
 hot path: no framework object is created for it) and Starlette's router for all other requests. It
 turns every exception into a problem document. An unexpected exception is logged, and the response
-is a 500 without details.
+is a 500 without details. A response that is sent in parts ends when its client has gone.
 """
 
 from __future__ import annotations
@@ -96,34 +96,68 @@ class Front:
         if scope["type"] != "http":
             await self._router(scope, receive, send)
             return
-        started = False
-
-        async def tracking_send(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
-
-        try:
-            if (
-                scope["path"] == PUBLISH_PATH
-                and scope["method"] == "POST"
-                and self._publish is not None
-            ):
-                await self._publish(scope, receive, tracking_send)
-            else:
-                await self._router(scope, receive, tracking_send)
-        except ClientGone:
-            return
-        except HomingError as error:
-            if started:  # Its end is missing, so nobody takes it for the whole response.
-                log.info("a response was cut off", path=scope["path"], reason=str(error))
+        async with _Sending(receive, send) as sending:
+            try:
+                await self._call(scope, receive, sending.send)
+            except ClientGone:
                 return
-            await send_response(send, refusal(error, scope["method"], scope["path"]))
-        except Exception as error:
-            if started:
-                raise
-            response = unexpected_response(error, method=scope["method"], path=scope["path"])
-            await send_response(send, response)
+            except HomingError as error:
+                if sending.started:  # Its end is missing, so nobody takes it for the whole.
+                    log.info("a response was cut off", path=scope["path"], reason=str(error))
+                    return
+                await send_response(send, refusal(error, scope["method"], scope["path"]))
+            except Exception as error:
+                if sending.started:
+                    raise
+                response = unexpected_response(error, method=scope["method"], path=scope["path"])
+                await send_response(send, response)
+
+    async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
+        publishes = scope["path"] == PUBLISH_PATH and scope["method"] == "POST"
+        if publishes and self._publish is not None:
+            await self._publish(scope, receive, send)
+        else:
+            await self._router(scope, receive, send)
+
+
+class _Sending:
+    """A response while it is sent. One that is sent in parts ends when its client has gone.
+
+    Uvicorn ignores what is sent to a client that has gone, so a stream would go on for ever.
+    """
+
+    __slots__ = ("_receive", "_send", "_serving", "_watching", "started")
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive, self._send, self._serving = receive, send, asyncio.current_task()
+        self._watching: asyncio.Task[None] | None = None
+        self.started = False
+
+    async def send(self, message: Message) -> None:
+        self.started = True
+        if message.get("more_body"):
+            if self._watching is None:
+                self._watching = asyncio.create_task(self._watch())
+        elif self._watching is not None:
+            self._watching.cancel()
+        await self._send(message)
+
+    async def _watch(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        assert self._serving is not None
+        self._serving.cancel()
+
+    async def __aenter__(self) -> _Sending:
+        return self
+
+    async def __aexit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        watching, serving = self._watching, self._serving
+        if watching is None or serving is None:
+            return False
+        has_gone = watching.done() and not watching.cancelled()
+        watching.cancel()
+        return has_gone and isinstance(error, asyncio.CancelledError) and not serving.uncancel()
 
 
 async def _not_here(_scope: Scope, _receive: Receive, _send: Send) -> None:

@@ -393,7 +393,7 @@ class _Stream:
     def __init__(self, dashboard: DashboardApp) -> None:
         self._dashboard = dashboard
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
         dashboard, headers = self._dashboard, dict(scope["headers"])
         try:
             check_host(_host(headers), dashboard.options.hosts)
@@ -416,7 +416,7 @@ class _Stream:
         elif dashboard.live.full:  # After a 204 the browser does not reconnect: the page polls.
             await send_response(send, Response(204), security_headers=HEADERS)
         else:
-            await dashboard.live.stream(receive, send, HEADERS, caller)
+            await dashboard.live.stream(send, HEADERS, caller)
 
 
 class _Static:

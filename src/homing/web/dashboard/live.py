@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Callable
 
 from msgspec.json import encode
-from starlette.types import Receive, Send
+from starlette.types import Send
 
 from homing.app.access import Caller
 from homing.errors import HomingError, StoreUnavailable
@@ -38,19 +38,19 @@ class Live:
     def full(self) -> bool:
         return self._open >= STREAMS_MAX or self._leaving.is_set()
 
-    async def stream(self, receive: Receive, send: Send, headers: Headers, caller: Caller) -> None:
-        """Runs until the tab is closed, the server stops, or the caller's session has ended."""
+    async def stream(self, send: Send, headers: Headers, caller: Caller) -> None:
+        """Runs until the server stops or the caller's session has ended; ``Front`` cancels it when
+        the tab is closed."""
         head = [*headers, (b"content-type", STREAM_TYPE), (b"cache-control", b"no-store")]
         await send({"type": "http.response.start", "status": 200, "headers": head})
         self._open += 1
         ticks = asyncio.create_task(self._send_ticks(send, caller))
-        disconnected = asyncio.create_task(_wait_for_disconnect(receive))
         leaving = asyncio.create_task(self._leaving.wait())
         try:
-            await asyncio.wait({ticks, disconnected, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({ticks, leaving}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._open -= 1
-            for task in (ticks, disconnected, leaving):
+            for task in (ticks, leaving):
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError, OSError):
                     await task
@@ -92,8 +92,3 @@ class Live:
 
 async def _line(send: Send, line: bytes) -> None:
     await send({"type": "http.response.body", "body": line, "more_body": True})
-
-
-async def _wait_for_disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

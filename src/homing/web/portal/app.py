@@ -439,7 +439,7 @@ class _Stream:
     def __init__(self, portal: PortalApp) -> None:
         self._portal = portal
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
         portal = self._portal
         try:
             session = await portal.session(scope)
@@ -458,7 +458,7 @@ class _Stream:
         else:
             portal.streams[tenant] += 1
             try:
-                await portal.live.stream(receive, send, headers, session.caller)
+                await portal.live.stream(send, headers, session.caller)
             finally:
                 portal.streams[tenant] -= 1
                 if not portal.streams[tenant]:
