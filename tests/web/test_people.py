@@ -33,7 +33,7 @@ class Proxied(Browser):
         async def at_peer(scope: Scope, receive: Receive, send: Send) -> None:
             lines = [*scope["headers"]]
             if user is not None:
-                lines += [(b"x-forwarded-user", it.encode()) for it in user.split("|")]
+                lines.append((b"x-forwarded-user", user.encode()))
             if groups:
                 lines.append((b"x-forwarded-groups", groups.encode()))
             await app({**scope, "headers": lines, "client": (peer, 1234)}, receive, send)
@@ -83,10 +83,8 @@ def test_the_proxy_is_known_by_its_address_in_every_form(peer: str) -> None:
     live(story)
 
 
-@pytest.mark.parametrize(
-    "user", ["nobody@else.example", "ada@example.com|eve", "x" * 300, "ada\x01"]
-)
-def test_a_person_without_a_rule_or_with_two_names_is_refused(user: str) -> None:
+@pytest.mark.parametrize("user", ["nobody@else.example", "x" * 300, "ada\x01"])
+def test_a_person_without_a_rule_or_a_name_is_refused(user: str) -> None:
     async def story(house: House) -> None:
         got = await Proxied(house, user).get("/")
         assert got.status == 403

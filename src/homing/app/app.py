@@ -56,7 +56,7 @@ class App:
             options.admin_key, api_keys, options.now, options.metrics_networks
         )
         self.sessions = Sessions(self.authenticator, api_keys, options.admin_key, options.now)
-        self.people = People(options.people)
+        self.people = People(options.people, options.now)
         self.publishing = Publishing(engine, quotas)
         self.events = Events(views, options.now)
         self.event_types = EventTypes(engine)

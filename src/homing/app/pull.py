@@ -10,7 +10,16 @@ from msgspec import Struct
 
 from homing.app.access import MANAGERS, READERS, Caller, use_case
 from homing.engine.engine import Engine
-from homing.errors import BehindRetention, Conflict, FieldProblem, Gone, Invalid, NotFound, TooMany
+from homing.errors import (
+    BehindRetention,
+    Conflict,
+    FieldProblem,
+    Gone,
+    Invalid,
+    NotAuthorized,
+    NotFound,
+    TooMany,
+)
 from homing.languages.sentences import say
 from homing.model import Event, Subscription, id_floor
 from homing.policy.pull import CURSOR_RULE, Cursors, reader_problem
@@ -137,10 +146,10 @@ class Pull:
                     limit=limit,
                     wait_ms=STREAM_WAIT_MS,
                 )
-            except (NotFound, Conflict, Gone, TooMany):
+            except (NotFound, Conflict, Gone, NotAuthorized, TooMany):
                 return  # The next request gets the reason.
 
-    @use_case(MANAGERS)
+    @use_case(MANAGERS, reads=False)
     async def ack(
         self, caller: Caller, subscription_id: int, *, reader: str, cursor: str
     ) -> ReaderShown:

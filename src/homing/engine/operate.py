@@ -20,6 +20,7 @@ from homing.engine.settle import Settler
 from homing.errors import (
     Conflict,
     FieldProblem,
+    NotAuthorized,
     NotFound,
     NotVerified,
     StaleCatalog,
@@ -242,7 +243,7 @@ class Operator:
             return await self._replace(
                 made.id, lambda before: verification.with_proof(before, proof, now=now)
             )
-        except (Conflict, NotFound):  # It was changed or deleted meanwhile.
+        except (Conflict, NotAuthorized, NotFound):  # It, or the key, was changed meanwhile.
             return made
 
     async def pause(self, subscription_id: int) -> Subscription:

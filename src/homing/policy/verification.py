@@ -26,9 +26,11 @@ from homing.policy.failure_text import failure_text
 
 EVENT_TYPE = "homing.challenge"
 DETAIL_CHARS_MAX = 260  # of the line of the log in a problem
-HOST_PER_MINUTE_MAX = 10  # challenges to one host, over all tenants
+HOST_PER_MINUTE_MAX = 30  # challenges to one host, over all tenants, …
+HOST_RESERVE = 10  # … of these for tenants that have sent it none; so one alone can send 10
 TENANT_PER_MINUTE_MAX = 30
 ALL_PER_MINUTE_MAX = 600
+ALL_RESERVE = 300  # for tenants that have sent none
 
 _RATE = re.compile(r"[1-9][0-9]{0,8}").fullmatch
 _object = msgspec.json.Decoder(dict[str, str])

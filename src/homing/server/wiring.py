@@ -52,7 +52,7 @@ from homing.server.shutdown import Shutdown
 from homing.server.siblings import Siblings
 from homing.server.simulator import Simulator
 from homing.server.telemetry import Telemetry, dropped_metric, exporting, make_telemetry
-from homing.web.asgi import asgi_app
+from homing.web.asgi import asgi_app, identity_headers
 from homing.web.connections import ConnectionLimit
 from homing.web.fast_publish import FastPublishProtocol
 from homing.web.fleet_metrics import fleet_metrics
@@ -385,6 +385,7 @@ def _http_config(app: object, settings: Settings, connections_max: int) -> HttpC
         app,
         ConnectionLimit(connections_max, per_address_max=per_address_max),
         protocol=FastPublishProtocol if settings.fleet.serves_api else CoalescingProtocol,
+        once=identity_headers(settings.people.options()),
         grace_ms=settings.delivery.grace_ms,
     )
 

@@ -87,8 +87,8 @@ class ListenSettings(Struct, frozen=True, kw_only=True):
         int,
         _number(
             "Connections to the API at a time. Beyond that, or earlier if file descriptors are"
-            " scarce, idle ones are closed: first those of the address with the most, and of these"
-            " the longest idle.",
+            " scarce, some are closed: those without a valid key first, and of the address with the"
+            " most first the slowest, then idle ones with a key.",
             1,
             200_000,
             "connections",

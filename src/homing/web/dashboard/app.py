@@ -24,7 +24,7 @@ from homing.policy.keys import Role
 from homing.policy.sent_form import OUT_OF_DATE
 from homing.ports import KeySession
 from homing.web.body import ClientGone, read_body
-from homing.web.connections import client_address
+from homing.web.connections import client_address, mark_verified
 from homing.web.dashboard.cookies import read_cookie
 from homing.web.dashboard.files import Files
 from homing.web.dashboard.forms import SIGN_IN_BYTES_MAX, read_form
@@ -187,14 +187,8 @@ class DashboardApp:
         request = self._request(scope)
         try:
             check_host(_host(request.headers), self.options.hosts)
-            session = self.session(request.headers)
-            person = self.app.people.caller_of(scope["headers"], request.source)
-            if person is not None:
-                session = session_of(person)
-                request = self._request(scope, person, session)
-            elif not page.open or session is not None:
-                caller = await self.app.sessions.caller_of(session, request.source)
-                request = self._request(scope, caller, session)
+            caller, session = await self._caller(scope, request, page)
+            request = self._request(scope, caller, session)
             if not page.open:
                 request.caller.must_be(page.roles)  # before the form is read
                 request = self._request(scope, _with_chosen_tenant(request), session)
@@ -228,6 +222,21 @@ class DashboardApp:
             response = self.refused(Unexpected(SEE_LOG), request)
         await self.send(send, response, request)
 
+    async def _caller(
+        self, scope: Scope, request: PageRequest, page: Page
+    ) -> tuple[Caller, KeySession | None]:
+        """The person whom the proxy names, or the caller of the session; raises NotAuthorized."""
+        session = self.session(request.headers)
+        caller = self.app.people.caller_of(request.headers, request.source)
+        if caller is not None:
+            session = session_of(caller)
+        elif page.open and session is None:
+            return SIGNED_OUT, None
+        else:
+            caller = await self.app.sessions.caller_of(session, request.source)
+        mark_verified(scope)
+        return caller, session
+
     async def missing(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The response for an unknown path: a page for browsers, a problem document for others."""
         if scope["type"] == "websocket":
@@ -243,7 +252,9 @@ class DashboardApp:
         declared = request.headers.get(b"content-length")
         share = self._body_budget.of(request.caller.tenant)
         bytes_max = SIGN_IN_BYTES_MAX if request.caller is SIGNED_OUT else bytes_max
-        body = await read_body(receive, declared=declared, bytes_max=bytes_max, share=share)
+        body = await read_body(
+            receive, declared=declared, bytes_max=bytes_max, share=share, caller=request.caller
+        )
         try:
             return read_form(body)
         finally:
@@ -382,18 +393,16 @@ class _Stream:
     def __init__(self, dashboard: DashboardApp) -> None:
         self._dashboard = dashboard
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
         dashboard, headers = self._dashboard, dict(scope["headers"])
         try:
             check_host(_host(headers), dashboard.options.hosts)
             session = dashboard.session(headers)
             source = client_address(scope.get("client"))
 
-            async def check() -> object:
-                person = dashboard.app.people.caller_of(scope["headers"], source)
-                return person or await dashboard.app.sessions.caller_of(session)
-
-            await check()
+            caller = dashboard.app.people.caller_of(headers, source)
+            caller = caller or await dashboard.app.sessions.caller_of(session, source)
+            mark_verified(scope)
         except HomingError as error:
             await send_response(
                 send, Response(error.http_status, b"", HTML), security_headers=HEADERS
@@ -407,7 +416,7 @@ class _Stream:
         elif dashboard.live.full:  # After a 204 the browser does not reconnect: the page polls.
             await send_response(send, Response(204), security_headers=HEADERS)
         else:
-            await dashboard.live.stream(receive, send, HEADERS, check=check)
+            await dashboard.live.stream(send, HEADERS, caller)
 
 
 class _Static:
