@@ -62,7 +62,8 @@ class Story:
             it for machine in self.world.machines for it in machine.sender.hits if it.url == url
         ]
         hits = [it for it in hits if it.headers["homing-attempt"] == "1"]
-        return [(read(it)["n"], read(it)["key"]) for it in hits]
+        found = [read(it) for it in hits]
+        return [(it.n, it.key) for it in found]
 
     def in_order(self, what: str, numbers: Sequence[int]) -> None:
         if list(numbers) != sorted(numbers):
@@ -86,9 +87,17 @@ class Story:
             self.problems.append(f"{url} ends with {last}, and not with {dict(self.numbers)}")
 
 
-def read(hit: Hit) -> dict[str, int]:
-    found: dict[str, int] = msgspec.json.decode(hit.body)["data"]
-    return found
+class Data(msgspec.Struct):
+    n: int
+    key: str
+
+
+class Body(msgspec.Struct):
+    data: Data
+
+
+def read(hit: Hit) -> Data:
+    return msgspec.json.decode(hit.body, type=Body).data
 
 
 def options() -> EngineOptions:
