@@ -250,6 +250,7 @@ PAIRS = [
     Pair("pull", "retention", "events past retention are refused and not skipped", "store/test_pull.py::test_events_past_retention_are_refused_and_not_skipped"),
     Pair("quiet times", "try now", "a person has a delivery tried before its key is quiet", "engine/test_quiet.py::test_a_person_has_a_delivery_tried_before_its_key_is_quiet"),
     Pair("quotas", "replay", "replays wait for room", "web/test_quotas.py::test_replays_wait_for_room_as_well"),
+    Pair("rate limit", "test send", "test sends keep to the rate of a host, and tenants take turns", "engine/test_pace.py::test_test_sends_keep_to_the_rate_of_a_host_and_take_turns_by_tenant"),
     Pair("rate limit", "retry schedule", "a rate spends no retry when the receiver fails", "engine/test_pace.py::test_a_rate_spends_nothing_when_the_receiver_fails"),
     Pair("retention", "retry schedule", "pending deliveries stay", "engine/test_flow.py::test_history_past_retention_is_removed_and_what_is_pending_stays"),
     Pair("retention", "tenant move", "retention waits while rows are copied", "web/test_tenant_moves.py::test_retention_waits_while_rows_are_copied"),
