@@ -507,6 +507,7 @@ class ReplayJob(Struct, frozen=True, kw_only=True):
     scanned: int
     replayed: int
     skipped: int
+    waits: str = ""  # why it makes no deliveries for now; empty if it does
 
 
 # --- erasures -------------------------------------------------------------------------------

@@ -225,6 +225,8 @@ def engine_options(settings: Settings) -> EngineOptions:
         origin=settings.notices.origin,
         checks=settings.tenants.checks,
         tenant_checks=settings.tenants.own_checks,
+        quota=settings.tenants.quota,
+        tenant_quotas=settings.tenants.quotas,
     )
 
 
