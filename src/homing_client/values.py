@@ -720,7 +720,7 @@ class AuditWho(Struct, frozen=True, kw_only=True):
 
 
 class AuditEntry(Struct, frozen=True, kw_only=True):
-    """One change, or the refused calls of one minute; secrets are ``****``."""
+    """One change, or calls of one minute: refused ones, and frequent changes."""
 
     id: str
     at: str

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homing.app.access import ADMINS, READERS, Caller, use_case
-from homing.app.refusals import Refusals
+from homing.app.counted_calls import CountedCalls
 from homing.engine.audit import ENTRIES_READ, check_segment, forged_among
 from homing.errors import FieldProblem, Invalid, TooMany
 from homing.languages.sentences import say
@@ -72,7 +72,7 @@ class Audit:
 
     def __init__(self, log: AuditLog, now: Callable[[], int]) -> None:
         self._views, self._key = log.views, log.key
-        self.refusals = Refusals(log.store, log.key, log.take_id)
+        self.counted = CountedCalls(log.store, log.key, log.take_id)
         self._now = now
         self._exports: dict[str | None, int] = {}  # the tenant of the caller → since when
 

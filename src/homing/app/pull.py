@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator
+from typing import Any
 
 from msgspec import Struct
 
 from homing.app.access import MANAGERS, READERS, Caller, use_case
+from homing.app.counted_calls import CountedCalls
 from homing.engine.engine import Engine
 from homing.errors import BehindRetention, Conflict, FieldProblem, Gone, Invalid, NotFound, TooMany
 from homing.languages.sentences import say
-from homing.model import Event, Subscription, id_floor
+from homing.model import Event, Subscription, id_floor, show_id
 from homing.policy.pull import CURSOR_RULE, Cursors, reader_problem
 from homing.ports import ViewStore
 from homing.ports.pull import PullPage, PullReader, PullStore
@@ -66,10 +68,11 @@ class Pull:
         engine: Engine,
         views: ViewStore,
         parts: PullParts,
+        counted: CountedCalls,
         *,
         now: Callable[[], int],
     ) -> None:
-        self._engine, self._views, self._now = engine, views, now
+        self._engine, self._views, self._now, self._counted = engine, views, now, counted
         self._store, self._reads, self._cursors = parts.store, parts.views, parts.cursors
         self._waiting: Counter[tuple[str, object]] = Counter()
 
@@ -95,7 +98,10 @@ class Pull:
         place = self._place(subscription, reader, after)
         if from_now and after is None:
             caller.must_be(MANAGERS)
-            await self._store.begin_reader(subscription.id, reader, now=self._now())
+            now = self._now()
+            made = await self._store.begin_reader(subscription.id, reader, now=now)
+            if made.created_at == now:
+                self._count(caller, Pull.read, subscription, reader)
         page = await self._page(subscription, reader, place, limit)
         if page.upto == page.head and not page.entries and wait_ms > 0:
             with self._place_to_wait(caller):
@@ -152,6 +158,7 @@ class Pull:
         place = self._place(subscription, reader, cursor, field="cursor")
         assert place is not None
         found = await self._store.ack(subscription.id, reader, position=place, now=self._now())
+        self._count(caller, Pull.ack, subscription, reader)
         heads = await self._reads.heads([subscription.id])
         return self._reader(subscription, found, heads.get(subscription.id, found.position))
 
@@ -167,6 +174,15 @@ class Pull:
         """Removes a reader; the same name later begins with the oldest event. Raises NotFound."""
         subscription = await self._found(caller, subscription_id)
         await self._store.remove_reader(subscription.id, reader)
+
+    def _count(
+        self, caller: Caller, use_case: Callable[..., Any], subscription: Subscription, reader: str
+    ) -> None:
+        """Count a change of a reader: programs make it so often that an entry each is too many."""
+        object_id = show_id("sub", subscription.id)
+        self._counted.changed(
+            caller, use_case, tenant=subscription.tenant, object_id=object_id, detail=reader
+        )
 
     async def _found(self, caller: Caller, subscription_id: int) -> Subscription:
         found = await self._views.subscription(subscription_id)

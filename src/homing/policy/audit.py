@@ -65,7 +65,7 @@ class AuditDraft(Struct, frozen=True):
 
 
 class AuditEntry(Struct, frozen=True, kw_only=True):
-    """One change, or refusals of one minute."""
+    """One change, or the calls of one minute that were refused, or made too often."""
 
     id: int
     at: int
@@ -76,7 +76,7 @@ class AuditEntry(Struct, frozen=True, kw_only=True):
     before: str = ""  # JSON of the values that change; empty: there was no object
     after: str = ""
     refused: str = ""  # why the call was refused; empty: the change was made
-    count: int = 1  # of refusals in this minute
+    count: int = 1  # of calls in this minute
     digest: bytes = b""
     segment: int = 0  # 0: in none yet
 

@@ -81,8 +81,8 @@ class AuditStore(Protocol):
     async def last_id(self) -> int:
         """The largest id of an entry; 0: there is none."""
 
-    async def add_refusals(self, entries: Sequence[AuditEntry]) -> None:
-        """Add entries of refused calls, which no other transaction writes."""
+    async def add_counted(self, entries: Sequence[AuditEntry]) -> None:
+        """Add entries of counted calls, those that are not there yet."""
 
     async def entries(
         self, conditions: AuditFilter, *, before_id: int | None, limit: int

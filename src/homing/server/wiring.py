@@ -395,5 +395,5 @@ async def _stop(engine: Engine, app: App, api_keys: ApiKeys, shutdown: Shutdown)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(KEYS_CLOSE_S):
             await api_keys.close()
-            await app.audit.refusals.close()
+            await app.audit.counted.close()
     shutdown.all_settled = await engine.stop(grace_ms=shutdown.grace_ms())

@@ -175,8 +175,11 @@ class Audit:
         return int(row[0])
 
     @transaction()
-    async def add_refusals(self, tx: Tx, entries: Sequence[AuditEntry]) -> None:
-        await tx.insert("audit_entry", [entry_row(it) for it in entries])
+    async def add_counted(self, tx: Tx, entries: Sequence[AuditEntry]) -> None:
+        # Those of a commit whose reply was lost are there already.
+        found = await tx.all("audit_entries", ids=[it.id for it in entries])
+        known = {row[0] for row in found}
+        await tx.insert("audit_entry", [entry_row(it) for it in entries if it.id not in known])
 
     @transaction(view=True)
     async def entries(

@@ -221,7 +221,7 @@ class DashboardApp:
             raise
         except HomingError as error:
             if isinstance(error, Forbidden) and request.caller is not SIGNED_OUT:
-                self.app.audit.refusals.refused(request.caller, page.use_case, str(error.detail))
+                self.app.audit.counted.refused(request.caller, page.use_case, str(error.detail))
             response = self.refused(error, request)
         except Exception as error:  # noqa: BLE001 - the details belong in the log
             log_unexpected(error, method=scope["method"], path=scope["path"])

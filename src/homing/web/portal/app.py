@@ -229,7 +229,7 @@ class PortalApp:
             raise
         except Exception as error:  # noqa: BLE001 - every error becomes a response
             if isinstance(error, Forbidden) and session is not None:
-                self.app.audit.refusals.refused(session.caller, page.use_case, error.detail)
+                self.app.audit.counted.refused(session.caller, page.use_case, error.detail)
             response, looks = await self.refused(error, scope, request, looks)
         await self.send(send, response, request, session, looks)
 
