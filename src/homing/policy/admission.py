@@ -348,6 +348,17 @@ def patched(
     return replace(draft_of(before), secret=secret, **values)
 
 
+def sent_by(changes: Mapping[str, Any]) -> frozenset[str]:
+    """The fields that a change gives anew; of pairs, which are merged, each by its name."""
+    sent: set[str] = set()
+    for name, value in changes.items():
+        if SPEC[name].kind is not Kind.PAIRS:
+            sent.add(name)
+        else:
+            sent.update(f"{name}.{key}".lower() for key in value or ())
+    return frozenset(sent)
+
+
 def merge_pairs(
     field: Field, pairs: Iterable[tuple[str, str]], changes: Mapping[str, str | None]
 ) -> tuple[tuple[str, str], ...]:
