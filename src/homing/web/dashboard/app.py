@@ -111,7 +111,9 @@ class DashboardApp:
             raise Forged(OUT_OF_DATE)
         try:
             caller = request.caller
-            made_for = self._cookies.chosen_of(session, caller.tenant, request.field("csrf"))
+            made_for = self._cookies.chosen_of(
+                session, caller.tenant, request.field("csrf"), now=request.now
+            )
         except ValueError:
             raise Forged(OUT_OF_DATE) from None
         shown = caller.chosen

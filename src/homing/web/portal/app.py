@@ -197,7 +197,8 @@ class PortalApp:
 
     def _check_form(self, session: PortalSession, token: str) -> None:
         try:
-            self._cookies.chosen_of(key_session(session.link), session.caller.tenant, token)
+            now, holder = self.app.now(), key_session(session.link)
+            self._cookies.chosen_of(holder, session.caller.tenant, token, now=now)
         except ValueError:
             raise Forged from None
 
