@@ -237,6 +237,37 @@ def test_a_tenant_moves_between_running_servers_while_it_publishes(
 
 
 @pytest.mark.long
+def test_acks_during_a_move_are_done_or_told_where_the_tenant_is(
+    databases: Databases, tmp_path: Path
+) -> None:
+    source = make_cell(tmp_path / "one", databases, nodes=NODES[0])
+    target = make_cell(tmp_path / "two", databases, nodes=NODES[1])
+    over, seen = threading.Event(), Counter[int]()
+    with receivers() as (good, bad), source.serving(), target.serving():
+        tenant = fill(source, ACME, good, bad)
+        path, cursor = f"/v1/subscriptions/{tenant.stream}/ack", {"cursor": tenant.cursor}
+
+        def ack() -> None:
+            while not over.is_set():
+                seen[source.ask("POST", path, cursor, key=tenant.manager).status] += 1
+
+        threads = [threading.Thread(target=ack) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        try:
+            until(lambda: seen[200] > 20)
+            source.terminal.well(*arguments(source, target))
+            told = seen[503]
+            until(lambda: seen[503] > told + 20)
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()
+        assert target.ask("POST", path, cursor, key=tenant.manager).status == 200
+    assert seen.keys() == {200, 503}
+
+
+@pytest.mark.long
 def test_when_the_command_ends_all_servers_know_who_serves_the_tenant(
     databases: Databases, tmp_path: Path
 ) -> None:
