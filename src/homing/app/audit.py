@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from homing.app.access import ADMINS, READERS, Caller, use_case
 from homing.app.counted_calls import CountedCalls
+from homing.app.exports import ROWS_MAX, OpenExports
 from homing.engine.audit import ENTRIES_READ, check_segment, forged_among
-from homing.errors import FieldProblem, Invalid, TooMany
+from homing.errors import FieldProblem, Invalid
 from homing.languages.sentences import say
 from homing.model import read_id, show_id
 from homing.policy.audit import (
@@ -23,11 +23,8 @@ from homing.policy.audit import (
 )
 from homing.ports.audit import AuditFilter, AuditStore
 
-EXPORT_MAX = 100_000  # entries of one export
+EXPORT_MAX = ROWS_MAX  # entries of one export
 EXPORT_PAGE = 200
-EXPORTS_AT_ONCE = 4
-EXPORT_AGAIN_MS = 10_000
-EXPORT_LIFE_MS = 600_000  # An export that is read so slowly no longer keeps others waiting.
 SEGMENTS_AT_ONCE = 10  # of one call that verifies
 NAMED_MAX = 10  # entries that a problem names
 TEXT_CHARS_MAX = 200
@@ -73,8 +70,7 @@ class Audit:
     def __init__(self, log: AuditLog, now: Callable[[], int]) -> None:
         self._views, self._key = log.views, log.key
         self.counted = CountedCalls(log.store, log.key, log.take_id)
-        self._now = now
-        self._exports: dict[str | None, int] = {}  # the tenant of the caller → since when
+        self._exports = OpenExports(now)
 
     @use_case(READERS)
     async def page(
@@ -91,31 +87,14 @@ class Audit:
     ) -> AsyncIterator[list[AuditEntry]]:
         """Pages of at most ``EXPORT_MAX`` entries, newest first; raises Invalid or TooMany."""
         conditions = _scoped(caller, conditions)
-        now = self._now()
-        running = [it for it, since in self._exports.items() if now - since < EXPORT_LIFE_MS]
-        if caller.tenant in running or len(running) >= EXPORTS_AT_ONCE:
-            detail = say("Another export of the audit log is running.")
-            raise TooMany(detail, after_ms=EXPORT_AGAIN_MS)
-        pages = self._pages(caller, conditions, now)
-        return _with_first(await anext(pages), pages)  # Once begun, its ``finally`` runs, too.
 
-    async def _pages(
-        self, caller: Caller, conditions: AuditFilter, now: int
-    ) -> AsyncGenerator[list[AuditEntry]]:
-        self._exports[caller.tenant] = now
-        try:
-            count, before_id = 0, None
-            while count < EXPORT_MAX:
-                found, before_id = await self._views.entries(
-                    conditions, before_id=before_id, limit=EXPORT_PAGE
-                )
-                count += len(found)
-                yield [_shown_to(caller, it) for it in found]
-                if before_id is None:
-                    return
-        finally:
-            if self._exports.get(caller.tenant) == now:
-                del self._exports[caller.tenant]
+        async def page(before_id: int | None) -> tuple[list[AuditEntry], int | None]:
+            found, after = await self._views.entries(
+                conditions, before_id=before_id, limit=EXPORT_PAGE
+            )
+            return [_shown_to(caller, it) for it in found], after
+
+        return await self._exports.begin(caller.tenant, page)
 
     # --- verify ------------------------------------------------------------------------------
 
@@ -187,15 +166,6 @@ class Audit:
             segment.hash,
             tuple(problems),
         )
-
-
-async def _with_first(
-    first: list[AuditEntry], rest: AsyncGenerator[list[AuditEntry]]
-) -> AsyncIterator[list[AuditEntry]]:
-    async with aclosing(rest):
-        yield first
-        async for page in rest:
-            yield page
 
 
 def _scoped(caller: Caller, conditions: AuditFilter) -> AuditFilter:

@@ -16,12 +16,14 @@ from homing.errors import BehindRetention, Conflict, FieldProblem, Gone, Invalid
 from homing.languages.sentences import say
 from homing.model import Event, Subscription, id_floor, show_id
 from homing.policy.pull import CURSOR_RULE, Cursors, reader_problem
+from homing.policy.share import Share
 from homing.ports import ViewStore
 from homing.ports.pull import PullPage, PullReader, PullStore
 
 WAIT_MS_MAX = 60_000  # that one read waits for an event
-WAITING_MAX = 1_000  # reads that wait at a time,
-WAITING_OF_TENANT_MAX = 250  # of these: of one tenant,
+WAITING_MAX = 1_000  # reads that wait at a time, which tenants share
+WAITING_RESERVE = 10  # one of so many is for tenants of which none waits
+WAITING_OF_TENANT_MAX = 250  # of one tenant
 WAITING_OF_KEY_MAX = 64  # and of one key
 STREAM_WAIT_MS = 15_000  # after which a quiet stream gets a line, so that nobody closes it
 LIMIT_MAX = 1_000
@@ -74,7 +76,8 @@ class Pull:
     ) -> None:
         self._engine, self._views, self._now, self._counted = engine, views, now, counted
         self._store, self._reads, self._cursors = parts.store, parts.views, parts.cursors
-        self._waiting: Counter[tuple[str, object]] = Counter()
+        self._waiting = Share(WAITING_MAX, reserve=WAITING_MAX // WAITING_RESERVE)
+        self._waiting_of_key: Counter[tuple[str, int | None]] = Counter()
 
     @use_case(READERS)
     async def read(
@@ -242,22 +245,25 @@ class Pull:
 
     @contextlib.contextmanager
     def _place_to_wait(self, caller: Caller) -> Iterator[None]:
-        """Raises TooMany if too many reads wait: in all, of one tenant, or of one key."""
-        places = {
-            ("all", None): WAITING_MAX,
-            ("tenant", caller.tenant): WAITING_OF_TENANT_MAX,
-            ("key", caller.key_id): WAITING_OF_KEY_MAX,
-        }
-        for place, most in places.items():
-            if self._waiting[place] >= most:
-                raise TooMany(
-                    f"{most} reads wait for events already: use fewer at a time, or do not wait."
-                )
-        self._waiting.update(places.keys())
+        """Raises TooMany if too many reads wait: of one key, of one tenant, or in all.
+
+        A tenant of which none waits finds a place, however many others have.
+        """
+        tenant = caller.tenant or ""
+        key, of_tenant = (tenant, caller.key_id), self._waiting.held_by(tenant)
+        full = 0
+        if self._waiting_of_key[key] >= WAITING_OF_KEY_MAX:
+            full = WAITING_OF_KEY_MAX
+        elif of_tenant >= WAITING_OF_TENANT_MAX or not self._waiting.may_take(tenant):
+            full = max(of_tenant, 1)
+        if full:
+            raise TooMany(
+                f"{full} reads wait for events already: use fewer at a time, or do not wait."
+            )
+        self._waiting.take(tenant)
+        self._waiting_of_key[key] += 1
         try:
             yield
         finally:
-            self._waiting.subtract(places.keys())
-            for place in places:
-                if not self._waiting[place]:
-                    del self._waiting[place]
+            self._waiting.give(tenant)
+            self._waiting_of_key -= Counter((key,))
