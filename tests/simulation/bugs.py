@@ -1067,10 +1067,10 @@ BUGS = [
         replace(
             FLOW,
             "Flow.publish",
-            "blocked = await append_events(tx, accepted, node=self._node)",
+            "position, blocked = await append_events(tx, accepted, node=self._node)",
             """
             from homing.store.writes import _index_fields
-            blocked = await append_events(tx, accepted, node=self._node)
+            position, blocked = await append_events(tx, accepted, node=self._node)
             again = [it for request in requests for it in request if it not in accepted]
             await _index_fields(tx, again)
             """,
@@ -1134,7 +1134,7 @@ BUGS = [
     # --- subscriptions without a URL, and their readers
     bug(
         "the events of a batch are read in the opposite order",
-        replace(PULL_STREAMS, "append", "enumerate(ids)", "enumerate(ids[::-1])"),
+        replace(PULL_STREAMS, "advance", "enumerate(ids)", "enumerate(ids[::-1])"),
     ),
     bug(
         "an event is in one stream only, although several match",
@@ -1215,13 +1215,13 @@ BUGS = [
         replace(
             DISPATCH,
             "Dispatcher.start",
-            "subscription.receiver and is_over(subscription, delivery.id)",
+            "subscription.receiver and is_over(subscription, delivery)",
             "False",
         ),
     ),
     bug(
         "an attempt in flight is retried although its subscription is gone",
-        replace(DECIDE, "Decision._wait", "receiver.is_over(subscription, row.id)", "False"),
+        replace(DECIDE, "Decision._wait", "receiver.is_over(subscription, row)", "False"),
     ),
     bug(
         "a subscription that was activated again goes on losing its deliveries",
@@ -1332,7 +1332,7 @@ BUGS = [
     ),
     bug(
         "a row that comes back among those that were read is not read again",
-        replace(QUEUE, "EndpointQueue.read_again", "place[0] >= due_at", "False"),
+        replace(QUEUE, "EndpointQueue.read_again", "place[0] >= turn", "False"),
     ),
     bug(
         "a backfill takes events that the subscription has already",
@@ -1503,6 +1503,6 @@ BUGS = [
     ),
     key_bug(
         "a backfill makes every event of a key although only the newest is wanted",
-        replace(REPLAY, "Replayer._wanted", "last[it.key] == it.id", "True"),
+        replace(REPLAY, "Replayer._wanted", "last[it.key] == it.place", "True"),
     ),
 ]

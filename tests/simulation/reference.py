@@ -17,7 +17,7 @@ from homing.model import Event, SigningKeys, Subscription, show_id
 from homing.sim.world import Hit
 from simulation.causes_model import CausesModel
 from simulation.findings import Findings
-from simulation.health_model import DeliveryModel, EndpointModel
+from simulation.health_model import Acceptance, DeliveryModel, EndpointModel
 from simulation.mix import Mix
 from simulation.order_model import OrderModel
 
@@ -60,7 +60,7 @@ class Sub:
     changed: Change
     responded: bool = False  # a person was told of the last change: all processes act on it
     left: set[int] = field(default_factory=set)  # endpoints that it was at
-    gone_upto: int = 0  # the last delivery there was when a 410 set it inactive
+    gone_upto: int = 0  # the position of the last delivery when a 410 set it inactive
     wants_since: int = 0  # when it was last changed in what it wants, or where it is
     waits_since: int = 0  # since when its deliveries with a key wait as they do
     pauses: list[tuple[int, int | None]] = field(default_factory=list)  # begin and end of each
@@ -288,6 +288,8 @@ class Reference(Findings):
     keys: dict[tuple[str, str], int] = field(default_factory=dict)  # event id
     fan_out: dict[int, int] = field(default_factory=dict)  # deliveries made, by event id
     deliveries: dict[int, DeliveryModel] = field(default_factory=dict)
+    places: dict[int, int] = field(default_factory=dict)  # of events, in the order of their commits
+    acceptance: Acceptance = field(default_factory=Acceptance)
     waiting: dict[int, dict[int, DeliveryModel]] = field(default_factory=dict)  # by endpoint
     crowds: dict[int, int] = field(default_factory=dict)  # by endpoint: the most that waited
     sent: dict[tuple[int, int], Flight] = field(default_factory=dict)  # by delivery and number
@@ -364,7 +366,7 @@ class Reference(Findings):
         if endpoint_id in self.endpoints:
             return
         numbers = self.mix.numbers[tenant]
-        model = EndpointModel(endpoint_id, tenant, url, numbers, enabled_since=at)
+        model = EndpointModel(endpoint_id, tenant, url, numbers, at, self.acceptance)
         model.guard_passed = guard_passed
         self.endpoints[endpoint_id] = model
         self.endpoint_ids[tenant, url] = endpoint_id
@@ -415,6 +417,8 @@ class Reference(Findings):
         return seen | {known.before} if known.at == self.clock() else seen
 
     def add(self, delivery: DeliveryModel) -> None:
+        self.acceptance.last += 1
+        delivery.position = delivery.turn = self.acceptance.last
         self.deliveries[delivery.id] = delivery
         self.waiting.setdefault(delivery.endpoint_id, {})[delivery.id] = delivery
         self._crowd(delivery.endpoint_id)
@@ -431,7 +435,8 @@ class Reference(Findings):
         return [
             it
             for it, fact in self.facts.items()
-            if it > event_id and about is not None and fact.about == about
+            if self.places[it] > self.places[event_id]
+            if about is not None and fact.about == about
             if sub.matches(*fact.for_whom) and it not in self.erased_events
         ]
 
@@ -442,10 +447,11 @@ class Reference(Findings):
         newer = [
             it
             for it, other in self.facts.items()
-            if it > event_id and fact.about is not None and (other.tenant, other.about) == about
+            if self.places[it] > self.places[event_id]
+            if fact.about is not None and (other.tenant, other.about) == about
             if it not in self.erased_events
         ]
-        last = set(sorted(newer)[-NEWER_MAX:])
+        last = set(sorted(newer, key=self.places.__getitem__)[-NEWER_MAX:])
         return any(
             it.event_id in last and it.subscription_id == sub.id and not it.replay
             for it in self.deliveries.values()

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from homing.errors import Conflict
 from homing.model import Delivery, Finished, Order, Status
 from homing.ports import ReplayFilter, ReplayJob, SettleBatch
+from homing.ports.admin import TOP_POSITION
 from homing.store.admin import Admin
 from homing.store.tx import Db
 from store.build import NOW, put
@@ -80,7 +81,7 @@ async def test_a_page_ends_where_the_next_one_begins(db: Db) -> None:
         seen += [it.id for it in found]
         if all_seen:
             break
-        job = replace(job, after_id=upto)
+        job = replace(job, after_position=upto[0], after_id=upto[1])
     assert seen == [it.event_id for it in rows]
 
 
@@ -111,14 +112,42 @@ async def test_one_backfill_of_a_subscription_runs_at_a_time(db: Db) -> None:
     await scene.admin.save_backfill(scene.job())
 
 
-async def test_events_of_a_clock_that_was_ahead_are_taken_too(db: Db) -> None:
+async def test_events_go_in_the_order_of_their_commits_whatever_the_clocks_say(db: Db) -> None:
     scene = await Past(db).begin()
-    scene.make.now += 1_000_000
-    (row,) = await scene.deliver(1)
-    job = await scene.admin.save_backfill(scene.job(upto_id=scene.sub.id))
-    assert job.upto_id >= row.event_id
-    (event,) = await scene.admin.events_whole([row.event_id, 5])
-    assert event.id == row.event_id
+    rows = []
+    for ahead in (1_000, 0, 3_000_000, 20):
+        scene.make.now = NOW + ahead
+        rows += await scene.deliver(2)
+    job = await scene.admin.save_backfill(scene.job())
+    later = await scene.deliver(1)
+    seen = list[int]()
+    for _ in range(len(rows)):
+        found, _, upto, all_seen = await scene.admin.past_events(job, limit=3)
+        seen += [it.id for it in found]
+        if all_seen:
+            break
+        job = replace(job, after_position=upto[0], after_id=upto[1])
+    assert seen == [it.event_id for it in rows]
+    (event,) = await scene.admin.events_whole([later[0].event_id, 5])
+    assert event.id == later[0].event_id
+
+
+@pytest.mark.parametrize("events", [1, 2, 7, 40])
+async def test_a_backfill_from_a_time_begins_near_it(db: Db, events: int) -> None:
+    """Two hours lie between two events, and the clock of every third one is 50 minutes off."""
+    scene = await Past(db).begin()
+    apart, hour = [0, 50 * 60_000, -50 * 60_000], 3_600_000
+    rows = []
+    for number in range(events):
+        scene.make.now = NOW + 2 * hour * number + apart[number % 3]
+        rows += await scene.deliver(1)
+    for number in range(events):
+        since = rows[number].accepted_at
+        job = scene.job()
+        job = replace(job, filter=replace(job.filter, since=since))
+        found, scanned, _, _ = await scene.admin.past_events(job, limit=100)
+        assert [it.id for it in found] == [it.event_id for it in rows if it.accepted_at >= since]
+        assert scanned - len(found) <= 2
 
 
 @pytest.mark.parametrize("newer_is", ["pending", "delivered"])
@@ -148,14 +177,14 @@ async def test_the_newest_events_of_a_key_are_read_page_by_page(db: Db) -> None:
     scene = await Past(db).begin()
     events = await publish(scene, *(keyed(scene, "xy"[n % 2]) for n in range(6)))
     ids = [it.event_id for it in events if it.order_key == "x"]
-    read = partial(scene.admin.newest_of_key, scene.sub.tenant, "x", from_id=ids[0], limit=2)
-    first = await read(before_id=1 << 62)
+    oldest, top = (events[0].position, ids[0]), (TOP_POSITION, 0)
+    read = partial(scene.admin.newest_of_key, scene.sub.tenant, "x", from_=oldest, limit=2)
+    first = await read(before=top)
     assert [it.id for it in first] == [ids[2], ids[1]]
-    assert [it.id for it in await read(before_id=ids[1])] == [ids[0]]
+    assert [it.id for it in await read(before=first[-1].place)] == [ids[0]]
     assert {it.key for it in first} == {"x"}
-    assert (
-        await scene.admin.newest_of_key("other", "x", from_id=0, before_id=1 << 62, limit=9) == []
-    )
+    others = await scene.admin.newest_of_key("other", "x", from_=(0, 0), before=top, limit=9)
+    assert others == []
 
 
 async def test_a_subscription_and_its_backfill_are_stored_together_or_not_at_all(db: Db) -> None:
@@ -164,14 +193,14 @@ async def test_a_subscription_and_its_backfill_are_stored_together_or_not_at_all
     (row,) = await scene.deliver(1)
     new = replace(scene.late, id=scene.make.id())
     conditions = replace(scene.job().filter, subscription_id=new.id)
-    job = replace(scene.job(upto_id=scene.sub.id), filter=conditions)
+    job = replace(scene.job(), filter=conditions)
 
     made = await scene.admin.create_subscription(new, endpoint=scene.endpoint, backfill=job)
 
     stored = await scene.admin.replay_job(job.id)
     assert stored is not None
     assert (stored.state, stored.filter.subscription_id) == ("running", made.id)
-    assert stored.upto_id >= row.event_id, "it takes all events that were stored before"
+    assert stored.upto_position == scene.position, "it takes all events that were stored before"
     found, *_ = await scene.admin.past_events(stored, limit=10)
     assert [it.id for it in found] == [row.event_id]
 

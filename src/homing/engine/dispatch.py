@@ -26,7 +26,7 @@ from homing.engine.decide import Deferred, Item, Misrouted, Report, Terminated
 from homing.engine.latest import NewestFirst, Starting
 from homing.engine.load import Loader
 from homing.engine.pace import RateLimits
-from homing.engine.queue import LANES, EndpointQueue, QueueTotals, within_reach
+from homing.engine.queue import LANES, EndpointQueue, QueueTotals, place_of, within_reach
 from homing.model import (
     Delivery,
     Endpoint,
@@ -131,7 +131,7 @@ class Dispatcher:
         """Add an endpoint as the store has it, or bring its queue up to date."""
         queue = self.queues.get(start.endpoint.id)
         if queue is None and not self._mine[start.endpoint.bucket]:
-            self._ownership.notify_owner(start.endpoint.bucket, start.endpoint.id, 0)
+            self._ownership.notify_owner(start.endpoint.bucket, start.endpoint.id)
             return
         if queue is None:
             rules = self._options.rules_of(start.endpoint.tenant)
@@ -141,7 +141,7 @@ class Dispatcher:
             again = start.endpoint.health.enabled_since != since
             self.update_endpoint(start.endpoint, enabled=again)
         # Otherwise the row in memory is the newer one.
-        queue.read_again(None)
+        queue.read_again()
         if start.first:
             queue.note_in_store(more_fresh=True, next_due=start.endpoint.created_at)
         elif start.oldest_id is not None and start.next_due is None:  # All are blocked.
@@ -227,10 +227,11 @@ class Dispatcher:
 
     # --- deliveries that come in, move or go -------------------------------------------------
 
-    def accept(self, works: Iterable[Work], version: int) -> None:
+    def accept(self, works: Iterable[Work], version: int, position: int = 0) -> None:
         """Queue deliveries that were just committed, as far as there is memory for them.
 
-        ``version`` is that of the catalog when they were made.
+        ``version`` is that of the catalog when they were made, ``position`` that of their commit in
+        the order of acceptance (0: unknown).
         """
         if version != self._catalog.version:
             works = self._unchanged(works, version)
@@ -241,7 +242,7 @@ class Dispatcher:
             delivery = work.delivery
             if not mine[delivery.bucket]:
                 if delivery.subscription_id not in paused:
-                    self._notify_owner(delivery)
+                    self._notify_owner(delivery, position)
                 continue
             queue = queues.get(delivery.endpoint_id)
             if queue is None:
@@ -253,7 +254,7 @@ class Dispatcher:
             if queue.takes(delivery) and capacity.may_add(queue):
                 queue.add(work)
             else:
-                queue.left_in_store(delivery)
+                queue.left_in_store(delivery, position)
         now = self._clock.now()
         for queue in touched:
             if queue.in_store or not queue.ready(_FRESH, now):
@@ -308,8 +309,9 @@ class Dispatcher:
                 queue.put_back()  # Those that are queued may have been accepted after it.
             self.reschedule(queue)
 
-    def _notify_owner(self, delivery: Delivery) -> None:
-        self._ownership.notify_owner(delivery.bucket, delivery.endpoint_id, delivery.due_at)
+    def _notify_owner(self, delivery: Delivery, position: int = 0) -> None:
+        from_ = place_of(delivery, position)
+        self._ownership.notify_owner(delivery.bucket, delivery.endpoint_id, *from_)
 
     def read_now(self) -> None:
         """Retry the failed reads at once: the store works again."""
@@ -335,7 +337,7 @@ class Dispatcher:
             self.reload_endpoint(endpoint_id)
             return
         queue.put_back()
-        queue.read_again(None)
+        queue.read_again()
         queue.note_in_store(more_fresh=True, next_due=self._clock.now(), expires_at=0)
         self.reschedule(queue)
 
@@ -355,8 +357,8 @@ class Dispatcher:
 
     # --- changes by other processes ----------------------------------------------------------
 
-    def published_elsewhere(self, endpoint_id: int, due_at: int | None = None) -> None:
-        """Note that another process published for this endpoint; the first was due at ``due_at``.
+    def published_elsewhere(self, endpoint_id: int, due_at: int = 0, position: int = 0) -> None:
+        """Note that another process published for this endpoint, from this time or position on.
 
         The rows are not read while the endpoint is disabled, frozen or held.
         """
@@ -365,7 +367,7 @@ class Dispatcher:
             self.reload_endpoint(endpoint_id)
             return
         now = self._clock.now()
-        queue.read_again(due_at)
+        queue.read_again(due_at, position)
         expires_at = now + self._options.window_min_ms
         queue.note_in_store(more_fresh=True, next_due=now, expires_at=expires_at)
         self.reschedule(queue)
@@ -375,7 +377,7 @@ class Dispatcher:
         queue = self.queues.get(endpoint_id)
         if queue is not None:
             queue.put_back()
-            queue.read_again(None)
+            queue.read_again()
             self.reschedule(queue)
             self.reload_endpoint(endpoint_id)
 
@@ -517,7 +519,7 @@ class Dispatcher:
         if (
             subscription is None
             or subscription.endpoint_id != queue.endpoint.id
-            or (subscription.receiver and is_over(subscription, delivery.id))
+            or (subscription.receiver and is_over(subscription, delivery))
         ):
             queue.claim(delivery.id, lane)
             self.on_unsendable(Misrouted(delivery, self._ownership.epochs[delivery.bucket]))

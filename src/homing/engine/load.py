@@ -188,12 +188,12 @@ class Loader:
             )
             fresh, later = _new(result.fresh, known, it.fresh)
             queue.note_in_store(more_fresh=bool(later))
-            if later and it.ask.paused:
-                queue.read_again(later[0].delivery.due_at)
+            if it.ask.paused:
+                queue.read_all_again(later)
             retry, later = _new(result.retry, known, it.retry)
             queue.note_in_store(next_due=later[0].delivery.due_at if later else None)
-            if later and it.ask.paused:
-                queue.read_again(later[0].delivery.due_at)
+            if it.ask.paused:
+                queue.read_all_again(later)
             queue.loaded(fresh, retry, now=self._clock.now())
             self._reschedule(queue)
             self.again(queue)

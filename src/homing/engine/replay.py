@@ -32,6 +32,7 @@ from homing.policy.quota import room_for_jobs
 from homing.policy.retry import window_end
 from homing.policy.wants import Wants, picking, wants_of
 from homing.ports import PastEvent, ReplayFilter, ReplayJob
+from homing.ports.admin import TOP_POSITION, EventPlace
 
 log = structlog.get_logger("homing.replay")
 
@@ -50,7 +51,7 @@ class Replayer:
         self._catalog, self._ids, self._fan_out = core.catalog, core.ids, core.fan_out
         self._dispatcher, self._options, self._ownership = dispatcher, core.options, core.ownership
         self._tasks: dict[int, asyncio.Task[None]] = {}  # by job
-        self._newest: dict[int, dict[str, int]] = {}  # by backfill and key: an event
+        self._newest: dict[int, dict[str, EventPlace]] = {}  # by backfill and key: an event
         # One for each tenant with a quota whose step is being taken.
         self._stepping: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._searching: asyncio.Task[None] | None = None
@@ -306,7 +307,7 @@ class Replayer:
 
     async def count_past_of(self, subscription: Subscription, job: ReplayJob) -> tuple[int, bool]:
         """The same for a subscription that may not be stored yet."""
-        count, left, newest = 0, COUNT_MAX, dict[str, int]()
+        count, left, newest = 0, COUNT_MAX, dict[str, EventPlace]()
         while left > 0:
             found, scanned, upto, all_seen = await self._admin.past_events(
                 job, limit=min(self._options.step_rows, left)
@@ -315,7 +316,7 @@ class Replayer:
             left -= scanned
             if all_seen:
                 return count, True
-            job = msgspec.structs.replace(job, after_id=upto)
+            job = msgspec.structs.replace(job, after_position=upto[0], after_id=upto[1])
         return count, False
 
     def new_backfill(self, subscription: Subscription, start: PastStart) -> ReplayJob:
@@ -372,7 +373,8 @@ class Replayer:
         new = [self._delivery(subscription, it.id, now) for it in wanted]
         after = msgspec.structs.replace(
             job,
-            after_id=upto,
+            after_position=upto[0],
+            after_id=upto[1],
             scanned=job.scanned + scanned,
             replayed=job.replayed + len(new),
             state="done" if all_seen else "running",
@@ -397,40 +399,42 @@ class Replayer:
         )
 
     async def _wanted(
-        self, subscription: Subscription, found: Sequence[PastEvent], newest: dict[str, int]
+        self, subscription: Subscription, found: Sequence[PastEvent], newest: dict[str, EventPlace]
     ) -> list[PastEvent]:
         """Those that match the subscription as it is now; with ``latest``, the newest of each key.
 
-        ``newest`` keeps ids of newer events for the next pages: of a million events of a thousand
-        keys, a thousand are looked for.
+        ``newest`` keeps the places of newer events for the next pages: of a million events of a
+        thousand keys, a thousand are looked for.
         """
         matching = await self._matching(subscription, found)
         if subscription.order is not Order.LATEST:
             return matching
-        last = {it.key: it.id for it in matching if it.key}
-        for key, event_id in last.items():
-            known = newest.get(key, 0)
-            if known <= event_id:
-                known = await self._newest_matching(subscription, key, event_id)
+        last = {it.key: it.place for it in matching if it.key}
+        for key, place in last.items():
+            known = newest.get(key, place)
+            if known <= place:
+                known = await self._newest_matching(subscription, key, place)
             last[key] = known
         if len(newest) > KEYS_MAX:
             newest.clear()
         newest.update(last)
-        return [it for it in matching if not it.key or last[it.key] == it.id]
+        return [it for it in matching if not it.key or last[it.key] == it.place]
 
-    async def _newest_matching(self, subscription: Subscription, key: str, event_id: int) -> int:
+    async def _newest_matching(
+        self, subscription: Subscription, key: str, place: EventPlace
+    ) -> EventPlace:
         """The newest event of a key that the subscription wants, from this one on."""
-        before_id = 1 << 62
+        before = TOP_POSITION, 0
         while True:
             page = await self._admin.newest_of_key(
-                subscription.tenant, key, from_id=event_id, before_id=before_id, limit=NEWEST_PAGE
+                subscription.tenant, key, from_=place, before=before, limit=NEWEST_PAGE
             )
             matching = await self._matching(subscription, page)
             if matching:
-                return max(it.id for it in matching)
+                return max(it.place for it in matching)
             if len(page) < NEWEST_PAGE:
-                return event_id
-            before_id = page[-1].id
+                return place
+            before = page[-1].place
 
     async def _matching(
         self, subscription: Subscription, found: Sequence[PastEvent]

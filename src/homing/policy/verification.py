@@ -144,7 +144,7 @@ def after_change(before: Subscription, after: Subscription) -> Subscription:
         return limited(after)
     if state is None:
         return after
-    state = ReceiverState(gone_at=state.gone_at, gone_upto_id=state.gone_upto_id)
+    state = ReceiverState(gone_at=state.gone_at, gone_upto=state.gone_upto)
     return replace(after, receiver=None if state == ReceiverState() else state)
 
 

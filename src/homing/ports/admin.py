@@ -65,8 +65,15 @@ class ReplayFilter(Selection, frozen=True):
     per_second: int = 0  # deliveries that a backfill makes
 
 
+TOP_POSITION = 1 << 62  # above every position in the order of acceptance
+EventPlace = tuple[int, int]  # in the order of acceptance: the position of its commit, its id
+
+
 class ReplayJob(Struct, frozen=True):
-    """A stored bulk replay: it reads history once in order of id, no delivery twice."""
+    """A stored bulk replay: it reads history once in order of id, no delivery twice.
+
+    A backfill reads events in the order of acceptance.
+    """
 
     id: int
     filter: ReplayFilter
@@ -77,6 +84,9 @@ class ReplayJob(Struct, frozen=True):
     scanned: int = 0
     replayed: int = 0
     skipped: int = 0  # subscription gone, or data past retention
+    after_position: int = 0  # of the event ``after_id``
+    upto_position: int = TOP_POSITION  # of the last event that it may deliver
+    made_at: int = 0  # when its last deliveries were due
 
 
 class PastEvent(Struct, frozen=True):
@@ -86,6 +96,11 @@ class PastEvent(Struct, frozen=True):
     type: str
     size: int  # of its data
     key: str = ""
+    position: int = 0  # in the order of acceptance, before its id
+
+    @property
+    def place(self) -> EventPlace:
+        return self.position, self.id
 
 
 CATALOG_GAP = 1 << 20  # A larger step of the catalog's version: changes may have been lost.
@@ -302,14 +317,14 @@ class AdminStore(Protocol):
 
     async def past_events(
         self, job: ReplayJob, *, limit: int
-    ) -> tuple[list[PastEvent], int, int, bool]:
+    ) -> tuple[list[PastEvent], int, EventPlace, bool]:
         """Of the next ``limit`` events: those of the tenant without a delivery to the subscription.
 
-        Also how many were read, the last id that was read, and whether that is all.
+        Also how many were read, the last one that was read, and whether that is all.
         """
 
     async def newest_of_key(
-        self, tenant: str, key: str, *, from_id: int, before_id: int, limit: int
+        self, tenant: str, key: str, *, from_: EventPlace, before: EventPlace, limit: int
     ) -> list[PastEvent]:
         """The newest events of a key from one of them on, the newest first."""
 

@@ -20,8 +20,7 @@ from homing.ports import (
     AdminStore,
     FlowStore,
     NewEvent,
-    Receipt,
-    Refusal,
+    Published,
     ReplayFilter,
     ReplayJob,
     ViewStore,
@@ -91,13 +90,13 @@ class _RecordedFlow(WatchedFlow):
 
     async def publish(
         self, requests: Sequence[Sequence[NewEvent]], *, catalog_version: int, number: int
-    ) -> list[list[Receipt] | Refusal]:
-        results = await super().publish(requests, catalog_version=catalog_version, number=number)
+    ) -> Published:
+        published = await super().publish(requests, catalog_version=catalog_version, number=number)
         recorder = self._world.watch
         assert isinstance(recorder, Recorder)
         for request in requests:  # Every event is new: none has an id of its publisher.
             recorder.accepted(delivery for new in request for delivery in new.deliveries)
-        return results
+        return published
 
 
 class _RecordedAdmin(WatchedAdmin):

@@ -24,7 +24,8 @@ from homing.languages.sentences import say
 from homing.model import CauseKey, Delivery, Event, Finished, Order, Status, id_floor, show_id
 from homing.policy.bulk import Counted, Group
 from homing.ports import DeliveryFilter, PastEvent, ReplayJob
-from homing.store import order, rows, tenant_moves
+from homing.ports.admin import EventPlace
+from homing.store import acceptance, order, rows, tenant_moves
 from homing.store.selection import id_range, selection_values
 from homing.store.tx import Row, Tx
 from homing.store.writes import LedgerChange, add_to_ledger
@@ -35,6 +36,7 @@ JOBS_MAX = 1_000  # that are compared with a new one
 RUNNING_MAX = 20  # jobs of one tenant, and as many over all tenants
 RUNNING_AGAIN_MS = 60_000
 GROUPS_MAX = 2_000  # of status, tenant and cause
+CLOCKS_APART_MS = 3_600_000  # of two processes that publish, at most
 
 
 async def replay_one(tx: Tx, delivery_id: int, *, new: Delivery, node: int) -> Delivery:
@@ -75,6 +77,8 @@ async def replay_step(
     stored = rows.replay_job(row)
     if stored.state != RUNNING or stored.after_id != job.after_id:
         return False
+    # The clock of another process, which ran the job before, may have been ahead.
+    new = [replace(it, due_at=max(it.due_at, stored.made_at + 1)) for it in new]
     missing = await _missing(tx, new) if job.filter.backfill else new
     written = await _write(tx, missing, node=node, backfill=job.filter.backfill)
     gone = len(new) - len(written)
@@ -84,6 +88,8 @@ async def replay_step(
         id=job.id,
         state=after.state,
         after_id=after.after_id,
+        after_position=after.after_position,
+        made_at=max((it.due_at for it in new), default=stored.made_at),
         scanned=after.scanned,
         replayed=stored.replayed + after.replayed - job.replayed - gone,
         skipped=stored.skipped + after.skipped - job.skipped + gone,
@@ -128,7 +134,8 @@ async def _write(
     if ordered:
         blocked = await order.place_replays(tx, ordered)
         written = [blocked.get(it.id, it) for it in written]
-    await tx.insert("pending", [rows.pending_row(it) for it in written])
+    position = await acceptance.take(tx)
+    await tx.insert("pending", [rows.pending_row(it, position) for it in written])
     await tx.insert("replay_link", [(it.event_id, it.id) for it in written])
     accepted = Counter(it.tenant for it in written)
     await add_to_ledger(
@@ -203,26 +210,53 @@ async def save_backfill(tx: Tx, job: ReplayJob) -> ReplayJob:
                 )
             )
     _check_running(running, job)
-    last = await tx.one("last_id")  # An event by a clock that was ahead has a later id.
-    assert last is not None
-    stored = replace(job, upto_id=max(job.upto_id, last[0]))
+    stored = replace(job, upto_position=await acceptance.last(tx))
     await tx.insert("replay_job", [rows.replay_job_row(stored)])
     return stored
 
 
 async def past_events(
     tx: Tx, job: ReplayJob, *, limit: int
-) -> tuple[list[PastEvent], int, int, bool]:
-    """Of the next events: those that a backfill may take; how many were read, and the last id."""
+) -> tuple[list[PastEvent], int, EventPlace, bool]:
+    """Of the next events: those that a backfill may take; how many were read, and the last one."""
     conditions = job.filter
-    since, low = conditions.since or 0, max(job.after_id, id_range(conditions)[0] - 1)
-    found = await tx.all("past_events", after_id=low, upto_id=job.upto_id, limit=limit)
+    since, after = conditions.since or 0, (job.after_position, job.after_id)
+    if after == (0, 0) and since:
+        after = await _before(tx, since), 0
+    found = await tx.all(
+        "past_events",
+        after_position=after[0],
+        after_id=after[1],
+        upto_position=job.upto_position,
+        limit=limit,
+    )
     own = [row for row in found if row[1] == conditions.tenant and row[3] >= since]
     had = await _had(tx, [(row[0], row[5]) for row in own], conditions.subscription_id or 0)
-    taken = [PastEvent(row[0], row[2], row[4], row[6]) for row in own if row[0] not in had]
-    if len(found) < limit:
-        return taken, len(found), max(job.after_id, job.upto_id), True
-    return taken, len(found), found[-1][0], False
+    taken = [PastEvent(row[0], row[2], row[4], *row[6:]) for row in own if row[0] not in had]
+    if found:
+        after = found[-1][7], found[-1][0]
+    return taken, len(found), after, len(found) < limit
+
+
+async def _before(tx: Tx, since: int) -> int:
+    """A position below those of all events that were accepted since a time.
+
+    Positions grow with time as well as clocks agree, so a search by halves finds the place. It ends
+    an hour earlier: no two clocks differ by more.
+    """
+    since -= CLOCKS_APART_MS
+    low, high = 0, await acceptance.last(tx) + 1
+    row = await tx.one("position_from", position=1)
+    if row is not None:
+        low = int(row[0]) - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        row = await tx.one("position_from", position=middle)
+        if row is None or row[1] >= since:
+            high = middle
+        else:
+            low = int(row[0])
+    return low
 
 
 async def events_whole(tx: Tx, event_ids: Sequence[int]) -> list[Event]:
@@ -231,17 +265,19 @@ async def events_whole(tx: Tx, event_ids: Sequence[int]) -> list[Event]:
 
 
 async def newest_of_key(
-    tx: Tx, tenant: str, key: str, *, from_id: int, before_id: int, limit: int
+    tx: Tx, tenant: str, key: str, *, from_: EventPlace, before: EventPlace, limit: int
 ) -> list[PastEvent]:
     found = await tx.all(
         "newest_of_key",
         tenant=tenant,
         order_key=key,
-        from_id=from_id,
-        before_id=before_id,
+        from_position=from_[0],
+        from_id=from_[1],
+        before_position=before[0],
+        before_id=before[1],
         limit=limit,
     )
-    return [PastEvent(row[0], row[1], row[2], key) for row in found]
+    return [PastEvent(row[0], row[1], row[2], key, row[3]) for row in found]
 
 
 async def _outdated(tx: Tx, deliveries: Sequence[Delivery]) -> set[int]:

@@ -1,5 +1,5 @@
--- Subscriptions without a URL. A publish takes the next positions of a stream in its last write and holds
--- the stream's row until its commit: positions become readable in their order, on every machine.
+-- Subscriptions without a URL. A publish takes the next positions of a stream and holds the stream's row
+-- until its commit: positions become readable in their order, which is the order of acceptance.
 
 -- name: pull_advance [sqlite]
 UPDATE pull_stream SET position = position + :count WHERE subscription_id = :subscription_id

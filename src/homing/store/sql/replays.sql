@@ -41,8 +41,8 @@ UPDATE replay_job SET state = 'cancelled' WHERE id = :id AND state = 'running' R
 
 -- name: replay_job_progress
 UPDATE replay_job SET
-    state = :state, after_id = :after_id, scanned = :scanned, replayed = :replayed,
-    skipped = :skipped
+    state = :state, after_id = :after_id, after_position = :after_position, made_at = :made_at,
+    scanned = :scanned, replayed = :replayed, skipped = :skipped
 WHERE id = :id;
 
 -- name: replay_found
@@ -116,23 +116,30 @@ FROM (
 ) AS h;
 
 -- name: past_events
--- The next events that a backfill looks at, of all tenants.
-SELECT id, tenant, type, accepted_at, length(data), last_id, order_key FROM event
-WHERE id > :after_id AND id <= :upto_id ORDER BY id LIMIT :limit;
+-- The next events that a backfill looks at, of all tenants, in the order of acceptance.
+SELECT id, tenant, type, accepted_at, length(data), last_id, order_key, position FROM event
+WHERE (position, id) > (:after_position, :after_id) AND position <= :upto_position
+ORDER BY position, id LIMIT :limit;
+
+-- name: position_from
+-- The first event from a position on, and when it was accepted.
+SELECT position, accepted_at FROM event WHERE position >= :position ORDER BY position, id LIMIT 1;
 
 -- name: newest_of_key
 -- The newest events of a key that are not older than one of them.
-SELECT id, type, length(data) FROM event
-WHERE tenant = :tenant AND order_key = :order_key AND order_key <> '' AND id >= :from_id AND id < :before_id
-ORDER BY id DESC LIMIT :limit;
+SELECT id, type, length(data), position FROM event
+WHERE tenant = :tenant AND order_key = :order_key AND order_key <> ''
+AND (position, id) >= (:from_position, :from_id) AND (position, id) < (:before_position, :before_id)
+ORDER BY position DESC, id DESC LIMIT :limit;
 
 -- name: outdated [sqlite]
 -- Which of these events are older than another of their key that the subscription has a delivery of.
 SELECT :event_id WHERE EXISTS (
     SELECT 1 FROM (
         SELECT id, last_id FROM event
-        WHERE tenant = :tenant AND order_key = :order_key AND order_key <> '' AND id > :event_id
-        ORDER BY id DESC LIMIT 100
+        WHERE tenant = :tenant AND order_key = :order_key AND order_key <> ''
+        AND (position, id) > (SELECT position, id FROM event WHERE id = :event_id)
+        ORDER BY position DESC, id DESC LIMIT 100
     ) AS newer
     WHERE EXISTS (
         SELECT 1 FROM pending p WHERE p.id > newer.id AND p.id <= newer.last_id
@@ -151,8 +158,8 @@ WHERE EXISTS (
     SELECT 1 FROM (
         SELECT e.id, e.last_id FROM event e
         WHERE e.tenant = it.tenant AND e.order_key = it.order_key AND e.order_key <> ''
-        AND e.id > it.event_id
-        ORDER BY e.id DESC LIMIT 100
+        AND (e.position, e.id) > (SELECT o.position, o.id FROM event o WHERE o.id = it.event_id)
+        ORDER BY e.position DESC, e.id DESC LIMIT 100
     ) AS newer
     WHERE EXISTS (
         SELECT 1 FROM pending p WHERE p.id > newer.id AND p.id <= newer.last_id
