@@ -216,6 +216,24 @@ def test_a_test_send_does_not_wait_long_for_a_slow_host_and_one_that_left_holds_
     live(story, EngineOptions(host_rate_per_second=0.01))
 
 
+def test_a_turn_for_which_nothing_waits_any_more_passes() -> None:
+    async def story(world: World) -> None:
+        subscription = await world.subscribe(URL)
+        await world.engine.test_send(subscription.id)
+        with pytest.raises(TooMany):
+            await world.engine.test_send(subscription.id)
+        await world.wait(2 * MINUTE)
+        await world.publish()
+        await world.wait(SECOND)
+        await world.publish()
+        await world.wait(2 * MINUTE)
+        assert {row.status for row in await world.deliveries()} == {Status.DELIVERED}
+        assert len(world.hits()) == 3
+        await balanced(world)
+
+    live(story, EngineOptions(host_rate_per_second=0.02))
+
+
 def test_a_test_send_that_waited_is_not_sent_to_a_subscription_that_is_gone() -> None:
     async def story(world: World) -> None:
         subscription = await world.subscribe(URL)

@@ -217,6 +217,8 @@ class Replayer:
         """Run one step; the job after it, the same one without room, None if it is gone."""
         if job.filter.backfill:
             return await self._backfill_with_room(job)
+        if job.filter.tenant is not None and not await self._room(job.filter.tenant):
+            return job
         found, looked_upto, all_seen = await self._candidates(job)
         async with self._alone({it.delivery.tenant for it in found}):
             taken = await self._with_room(found)
