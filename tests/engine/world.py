@@ -26,7 +26,7 @@ from homing.model import (
 )
 from homing.net.oauth import OAuthSender
 from homing.policy.admission import EventDraft, SubscriptionDraft, draft_of
-from homing.policy.audit import AuditDraft
+from homing.policy.audit import AuditDraft, Head, head_mac
 from homing.ports import DeliveryFilter, DeliveryRow, Mail, Receipt, Request, Response
 from homing.ports.audit import present_act
 from homing.ports.tracing import SpanExporter
@@ -228,6 +228,8 @@ class World:
         self.flow, self.views = Flow(self.db), Views(self.db)
         self.pulls = Pulls(self.db)
         self.audit = Audit(self.db)
+        if await self.audit.log_key() is None:
+            await self.audit.set_log_key("", before=None, mac=head_mac(LOG_KEY, Head()))
         self.auditor = LaxAuditor(LOG_KEY, Ids(after=await self.audit.last_id()))
         self.auditor.now = self.clock.now
         self.admin = cast("Admin", Audited(Witness(self.db, self.secrets), self.auditor))

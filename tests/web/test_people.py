@@ -8,6 +8,7 @@ from ipaddress import ip_network
 import pytest
 from starlette.types import Receive, Scope, Send
 
+from homing.engine.sessions import SESSION_LIFE_MS
 from homing.policy.people import PeopleOptions, read_rule
 from homing.ports.audit import AuditFilter
 from homing.web.asgi import asgi_app
@@ -71,6 +72,25 @@ def test_a_header_from_elsewhere_is_ignored(peer: str) -> None:
         page = text(await spoofed.get("/"))
         assert "the admin key" in page
         assert "ada@example.com" not in page
+
+    live(story)
+
+
+def test_the_form_token_of_a_person_ends_like_that_of_a_session_with_a_key() -> None:
+    """A proxy names the person again with each request, so there is no session that would end."""
+
+    async def story(house: House) -> None:
+        browser = Proxied(house, "ada@example.com")
+        form = {"name": "new", "role": "viewer", "tenant": "acme"}
+        token = await browser.token("/keys")
+        await house.world.wait(SESSION_LIFE_MS)
+        assert (await browser.send("/keys", csrf=token, **form)).status in {200, 303}
+        await house.world.wait(2 * SESSION_LIFE_MS)
+        refused = await browser.send("/keys", csrf=token, **form)
+        assert (refused.status, "out of date" in text(refused)) == (403, True)
+        newer = await browser.token("/keys")
+        assert newer != token
+        assert (await browser.send("/keys", csrf=newer, **form)).status in {200, 303}
 
     live(story)
 

@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from msgspec import Struct
 
-from homing.errors import Forbidden
+from homing.errors import Forbidden, NotFound
 from homing.languages.sentences import say
 from homing.policy.admission import DEFAULT_TENANT
 from homing.policy.audit import Who
@@ -86,6 +86,11 @@ class Caller(Struct, frozen=True):
         if self.tenant is not None and self.on_change is not None:
             self.on_change(self.tenant)
 
+    def must_be_here(self) -> None:
+        """Raises TenantMoved or TenantMoving if the data of the caller's tenant is not here."""
+        if self.check_tenant is not None and self.tenant is not None:
+            self.check_tenant(self.tenant)
+
     def must_write(self, tenant: str) -> None:
         """Raises Forbidden for a tenant other than the caller's own, whether it exists or not."""
         if not self.sees(tenant):
@@ -146,23 +151,34 @@ def use_case(
         @wraps(method)
         def checked(self: _S, caller: Caller, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
             caller.must_be(roles)
-            if caller.check_tenant is not None and caller.tenant is not None:
-                caller.check_tenant(caller.tenant)
+            caller.must_be_here()
+            if not changes and not waits:
+                return method(self, caller, *args, **kwargs)
             if not changes:
-                found = method(self, caller, *args, **kwargs)
-                return cast("_R", _read(caller, cast("Awaitable[Any]", found))) if asks else found
+                reading = cast("Awaitable[Any]", method(self, caller, *args, **kwargs))
+                reading = _read(caller, reading) if reads else reading
+                return cast("_R", _told_where(caller, reading))
             if counted and present_act() is None:  # A use case may call another one.
                 caller.count_change()
             changing = cast("Awaitable[Any]", method(self, caller, *args, **kwargs))
-            return cast("_R", _act(caller, action, changing))
+            return cast("_R", _told_where(caller, _act(caller, action, changing)))
 
-        action, asks = action_of(method), reads and iscoroutinefunction(method)
+        action, waits = action_of(method), iscoroutinefunction(method)
         USE_CASES[method.__qualname__] = roles
         if changes:
             CHANGING.add(method.__qualname__)
         return checked
 
     return mark
+
+
+async def _told_where(caller: Caller, calling: Awaitable[Any]) -> Any:
+    """What a call finds; if its tenant was moved while it ran, that is why it finds nothing."""
+    try:
+        return await calling
+    except NotFound:
+        caller.must_be_here()
+        raise
 
 
 async def _act(caller: Caller, action: str, changing: Awaitable[Any]) -> Any:

@@ -588,6 +588,10 @@ class Dispatcher:
         else:
             self.send(queue, work, lane, subscription, now, rank)
 
+    async def wait_to_test(self, subscription: Subscription) -> bool:
+        """Take a turn of its host for a test send; whether it waited. Raises TooMany."""
+        return await self._rates.take_for_test(subscription, on_wait=self._set_timer)
+
     def _wait_after_pause(
         self, queue: EndpointQueue, delivery: Delivery, lane: Lane, subscription: Subscription
     ) -> None:

@@ -539,6 +539,10 @@ class Engine:
     async def replay_job(self, job_id: int) -> ReplayJob:
         return await self._replayer.job(job_id)
 
+    async def replay_waits_for(self, job: ReplayJob) -> str | None:
+        """The tenant whose quota of pending deliveries a running job waits for, if it does."""
+        return await self._replayer.waits_for(job)
+
     # --- reads -------------------------------------------------------------------------------
 
     def in_flight(self, delivery_id: int, endpoint_id: int) -> Lane | None:

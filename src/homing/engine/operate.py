@@ -601,15 +601,11 @@ class Operator:
 
     async def test_send(self, subscription_id: int) -> Attempt:
         """Make one signed attempt now, in every state; it is logged and affects nothing else."""
-        subscription = await self._current(subscription_id)
-        if (move := self._catalog.moves.get(subscription.tenant)) is not None:
-            raise move.refusal()
-        if not subscription.url:
-            raise Conflict(
-                say("This subscription has no URL: publish an event and read it instead.")
-            )
-        if subscription.is_unverified:
-            raise Conflict(UNVERIFIED)
+        subscription = await self._to_test(subscription_id)
+        if await self._dispatcher.wait_to_test(subscription):  # It may have changed meanwhile.
+            url, subscription = subscription.url, await self._to_test(subscription_id)
+            if subscription.url != url:
+                raise Conflict(say("The subscription has another URL by now: send the test again."))
         now, wall = self._clock.now(), self._clock.wall()
         work = sample_work(subscription, number=self._ids.take(now), now=now, wall=wall)
         template = self._templates.of(subscription)
@@ -643,3 +639,16 @@ class Operator:
         )
         await self._admin.log_test(attempt)
         return attempt
+
+    async def _to_test(self, subscription_id: int) -> Subscription:
+        """The subscription; raises Conflict if nothing can be sent to its receiver."""
+        subscription = await self._current(subscription_id)
+        if (move := self._catalog.moves.get(subscription.tenant)) is not None:
+            raise move.refusal()
+        if not subscription.url:
+            raise Conflict(
+                say("This subscription has no URL: publish an event and read it instead.")
+            )
+        if subscription.is_unverified:
+            raise Conflict(UNVERIFIED)
+        return subscription

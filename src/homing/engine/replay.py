@@ -5,13 +5,17 @@ in the same commit, so an interrupted job continues where it was and replays not
 
 A backfill is such a job, too. It reads events instead of history, and makes a delivery for each
 that matches its subscription and of which the subscription has none (``policy.backfill``).
+
+Each step asks how many pending deliveries its tenant may still have, and a job without room waits.
+Steps of one tenant that has a quota follow each other, so that two jobs never use the same room.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from weakref import WeakValueDictionary
 
 import msgspec
 import structlog
@@ -20,10 +24,11 @@ from homing.engine.core import Core
 from homing.engine.dispatch import Dispatcher
 from homing.engine.load import AGAIN_MS
 from homing.errors import HomingError, NotFound, StillPending, SubscriptionGone, Unavailable
-from homing.model import Delivery, Event, Order, Status, Subscription
+from homing.model import Delivery, Event, Finished, Order, Status, Subscription
 from homing.policy.backfill import PastStart, gets_events, is_about, is_of_type, may_be_notice
 from homing.policy.bulk import Counted
 from homing.policy.filters_reading import SLICE_STEPS
+from homing.policy.quota import room_for_jobs
 from homing.policy.retry import window_end
 from homing.policy.wants import Wants, picking, wants_of
 from homing.ports import PastEvent, ReplayFilter, ReplayJob
@@ -34,6 +39,7 @@ log = structlog.get_logger("homing.replay")
 COUNT_MAX = 100_000  # history rows, or events, scanned for a dry run
 KEYS_MAX = 10_000  # of which a backfill remembers the newest event
 NEWEST_PAGE = 100  # events of a key that are read at once to find the newest that matches
+ROOM_AGAIN_S = 1  # until a job that waits for the quota of its tenant looks again
 CHUNK_BYTES = 4 * 1024 * 1024  # of event data that is read at once
 
 
@@ -46,6 +52,8 @@ class Replayer:
         self._dispatcher, self._options, self._ownership = dispatcher, core.options, core.ownership
         self._tasks: dict[int, asyncio.Task[None]] = {}  # by job
         self._newest: dict[int, dict[str, EventPlace]] = {}  # by backfill and key: an event
+        # One for each tenant with a quota whose step is being taken.
+        self._stepping: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._searching: asyncio.Task[None] | None = None
         self._search_again = False  # a job may have been stored since the last read
         self.accepted = 0
@@ -187,6 +195,9 @@ class Replayer:
         while job.state == "running" and self._ownership.is_maintenance_leader:
             try:
                 stepped = await self._step(job)
+                if stepped is job:
+                    await asyncio.sleep(ROOM_AGAIN_S)
+                    stepped = await self._reread(job)  # Somebody may have cancelled it.
             except HomingError as error:
                 log.warning("a replay job waits for the store", error=str(error))
                 await asyncio.sleep(AGAIN_MS / 1000)
@@ -203,24 +214,35 @@ class Replayer:
             return job
 
     async def _step(self, job: ReplayJob) -> ReplayJob | None:
-        """Run one step and return the job after it; None if the job no longer exists."""
+        """Run one step; the job after it, the same one without room, None if it is gone."""
         if job.filter.backfill:
-            return await self._backfill_step(job)
-        found, looked_upto, all_seen = await self._admin.candidates(
+            return await self._backfill_with_room(job)
+        if job.filter.tenant is not None and not await self._room(job.filter.tenant):
+            return job
+        found, looked_upto, all_seen = await self._candidates(job)
+        async with self._alone({it.delivery.tenant for it in found}):
+            taken = await self._with_room(found)
+            if found and not taken:
+                return job
+            if len(taken) < len(found):
+                looked_upto, all_seen = taken[-1].delivery.id, False
+            now = self._clock.now()
+            made = [self._again(finished.delivery, now) for finished in taken]
+            new = [delivery for delivery in made if delivery is not None]
+            after = msgspec.structs.replace(
+                job,
+                after_id=looked_upto,
+                scanned=job.scanned + len(taken),
+                replayed=job.replayed + len(new),
+                skipped=job.skipped + len(made) - len(new),
+                state="done" if all_seen else "running",
+            )
+            return await self._write(job, after, new)
+
+    async def _candidates(self, job: ReplayJob) -> tuple[list[Finished], int, bool]:
+        return await self._admin.candidates(
             job, now=self._clock.now(), limit=self._options.step_rows
         )
-        now = self._clock.now()
-        made = [self._again(finished.delivery, now) for finished in found]
-        new = [delivery for delivery in made if delivery is not None]
-        after = msgspec.structs.replace(
-            job,
-            after_id=looked_upto,
-            scanned=job.scanned + len(found),
-            replayed=job.replayed + len(new),
-            skipped=job.skipped + len(made) - len(new),
-            state="done" if all_seen else "running",
-        )
-        return await self._write(job, after, new)
 
     async def _write(
         self, job: ReplayJob, after: ReplayJob, new: Sequence[Delivery]
@@ -233,6 +255,48 @@ class Replayer:
         for delivery in new:
             self._dispatcher.left_in_store(delivery)
         return after
+
+    # --- quotas ------------------------------------------------------------------------------
+
+    async def waits_for(self, job: ReplayJob) -> str | None:
+        """The tenant whose quota of pending deliveries a running job waits for, if it does."""
+        if job.state != "running":
+            return None
+        tenant = job.filter.tenant
+        if tenant is None:
+            found, _, _ = await self._candidates(job)
+            if not found:
+                return None
+            tenant = found[0].delivery.tenant
+        return None if await self._room(tenant) else tenant
+
+    async def _room(self, tenant: str) -> int:
+        """How many deliveries a step may make for a tenant."""
+        if not (limit := self._options.pending_max_of(tenant)):
+            return self._options.step_rows
+        room = room_for_jobs(await self._views.pending_of(tenant), limit)
+        return min(room, self._options.step_rows)
+
+    async def _with_room(self, found: Sequence[Finished]) -> Sequence[Finished]:
+        """The first of these, up to one whose tenant may have no more pending deliveries."""
+        room: dict[str, int] = {}
+        for place, it in enumerate(found):
+            tenant = it.delivery.tenant
+            if tenant not in room:
+                room[tenant] = await self._room(tenant)
+            room[tenant] -= 1
+            if room[tenant] < 0:
+                return found[:place]
+        return found
+
+    @asynccontextmanager
+    async def _alone(self, tenants: Iterable[str]) -> AsyncIterator[None]:
+        """Let no other step make deliveries for those of these tenants that have a quota."""
+        async with AsyncExitStack() as held:
+            for tenant in sorted(filter(self._options.pending_max_of, tenants)):
+                lock = self._stepping.setdefault(tenant, asyncio.Lock())
+                await held.enter_async_context(lock)
+            yield
 
     # --- backfills ---------------------------------------------------------------------------
 
@@ -281,12 +345,22 @@ class Replayer:
         self._spawn(job)
         return job
 
-    async def _backfill_step(self, job: ReplayJob) -> ReplayJob | None:
-        """Make deliveries for the next past events, and wait as long as the rate of the job asks.
+    async def _backfill_with_room(self, job: ReplayJob) -> ReplayJob | None:
+        """Run one step within the quota, and wait as long as the rate of the job asks."""
+        tenant, per_second = job.filter.tenant or "", max(job.filter.per_second, 1)
+        async with self._alone((tenant,)):
+            if not (room := await self._room(tenant)):
+                return job
+            stepped = await self._backfill_step(job, limit=min(room, per_second))
+        if stepped is not None and stepped.state == "running" and stepped.replayed > job.replayed:
+            await asyncio.sleep((stepped.replayed - job.replayed) / per_second)
+        return stepped
+
+    async def _backfill_step(self, job: ReplayJob, *, limit: int) -> ReplayJob | None:
+        """Make deliveries for the next past events.
 
         With the order ``key`` they are made in order, and wait behind pending ones of their key.
         """
-        limit = min(self._options.step_rows, max(job.filter.per_second, 1))
         subscription = self._catalog.get(job.filter.subscription_id or 0)
         if not gets_events(subscription):  # Another process may have created or changed it.
             await self._catalog.refresh()
@@ -307,10 +381,7 @@ class Replayer:
             replayed=job.replayed + len(new),
             state="done" if all_seen else "running",
         )
-        stepped = await self._write(job, after, new)
-        if new and not all_seen:
-            await asyncio.sleep(len(new) / max(job.filter.per_second, 1))
-        return stepped
+        return await self._write(job, after, new)
 
     def _delivery(self, subscription: Subscription, event_id: int, now: int) -> Delivery:
         number = self._ids.take(now)

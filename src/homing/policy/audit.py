@@ -65,7 +65,7 @@ class AuditDraft(Struct, frozen=True):
 
 
 class AuditEntry(Struct, frozen=True, kw_only=True):
-    """One change, or refusals of one minute."""
+    """One change, or the calls of one minute that were refused, or made too often."""
 
     id: int
     at: int
@@ -76,7 +76,7 @@ class AuditEntry(Struct, frozen=True, kw_only=True):
     before: str = ""  # JSON of the values that change; empty: there was no object
     after: str = ""
     refused: str = ""  # why the call was refused; empty: the change was made
-    count: int = 1  # of refusals in this minute
+    count: int = 1  # of calls in this minute
     digest: bytes = b""
     segment: int = 0  # 0: in none yet
 
@@ -100,6 +100,7 @@ class Head(Struct, frozen=True):
     removed_hash: bytes = NO_HASH
     removed_entries: int = 0  # by retention, in all
     mac: bytes = b""
+    damaged: int = 0  # segments that were missing or changed when retention came to them
 
 
 # --- values ---------------------------------------------------------------------------------
@@ -311,14 +312,21 @@ def segment_hash(key: bytes, number: int, previous: bytes, digests: Iterable[byt
 
 def head_mac(key: bytes, head: Head) -> bytes:
     """The signature of the head."""
-    values = (
+    values: tuple[object, ...] = (
         head.last,
         head.last_hash.hex(),
         head.removed,
         head.removed_hash.hex(),
         head.removed_entries,
     )
+    if head.damaged:  # Without damage it is that of earlier versions.
+        values += (head.damaged,)
     return hmac.digest(key, b"head " + msgspec.json.encode(values), "sha256")
+
+
+def is_signed(key: bytes, head: Head) -> bool:
+    """Whether Homing wrote the head, in exactly this form."""
+    return hmac.compare_digest(head_mac(key, head), head.mac)
 
 
 def is_genuine(key: bytes, entry: AuditEntry) -> bool:

@@ -94,14 +94,17 @@ class AuditStore(Protocol):
     async def log_key(self) -> str | None:
         """The key of the digests, encrypted; None: there is none yet."""
 
-    async def set_log_key(self, key: str, *, before: str | None) -> str:
-        """Replace the key that was read ``before``; returns the one that is stored now."""
+    async def set_log_key(self, key: str, *, before: str | None, mac: bytes | None) -> str:
+        """Replace the key that was read ``before``; returns the one that is stored now.
+
+        With ``mac``, the first head gets this signature in the same transaction, if it has none.
+        """
 
     async def last_id(self) -> int:
         """The largest id of an entry; 0: there is none."""
 
-    async def add_refusals(self, entries: Sequence[AuditEntry]) -> None:
-        """Add entries of refused calls, which no other transaction writes."""
+    async def add_counted(self, entries: Sequence[AuditEntry]) -> None:
+        """Add entries of counted calls, those that are not there yet."""
 
     async def entries(
         self, conditions: AuditFilter, *, before_id: int | None, limit: int

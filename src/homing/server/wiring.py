@@ -225,6 +225,8 @@ def engine_options(settings: Settings) -> EngineOptions:
         origin=settings.notices.origin,
         checks=settings.tenants.checks,
         tenant_checks=settings.tenants.own_checks,
+        quota=settings.tenants.quota,
+        tenant_quotas=settings.tenants.quotas,
     )
 
 
@@ -394,5 +396,5 @@ async def _stop(engine: Engine, app: App, api_keys: ApiKeys, shutdown: Shutdown)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(KEYS_CLOSE_S):
             await api_keys.close()
-            await app.audit.refusals.close()
+            await app.audit.counted.close()
     shutdown.all_settled = await engine.stop(grace_ms=shutdown.grace_ms())

@@ -12,7 +12,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from homing.errors import Conflict, Gone, NotFound, StillPending, SubscriptionGone
+from homing.errors import (
+    Conflict,
+    Gone,
+    NotFound,
+    StillPending,
+    SubscriptionGone,
+    TooMany,
+)
 from homing.languages.sentences import say
 from homing.model import CauseKey, Delivery, Event, Finished, Order, Status, id_floor, show_id
 from homing.policy.bulk import Counted, Group
@@ -26,6 +33,8 @@ from homing.store.writes import LedgerChange, add_to_ledger
 RUNNING = "running"
 CANCELLED = "cancelled"
 JOBS_MAX = 1_000  # that are compared with a new one
+RUNNING_MAX = 20  # jobs of one tenant, and as many over all tenants
+RUNNING_AGAIN_MS = 60_000
 GROUPS_MAX = 2_000  # of status, tenant and cause
 CLOCKS_APART_MS = 3_600_000  # of two processes that publish, at most
 
@@ -143,6 +152,7 @@ async def save_replay(tx: Tx, job: ReplayJob) -> None:
     await tx.one("catalog_lock")  # One at a time.
     listed_at = job.created_at if job.filter.as_of is None else job.filter.as_of
     found = await tx.all("replay_jobs_running")
+    _check_running(found, job)
     found += await tx.all("replay_jobs_since", from_id=id_floor(max(listed_at, 0)), limit=JOBS_MAX)
     for other in map(rows.replay_job, found):
         if other.state != CANCELLED and _asks_the_same(other, job):
@@ -156,6 +166,28 @@ async def save_replay(tx: Tx, job: ReplayJob) -> None:
     await tx.insert("replay_job", [rows.replay_job_row(job)])
 
 
+def _check_running(running: Sequence[Row], job: ReplayJob) -> None:
+    """Raises TooMany if the tenant of a new job has as many running jobs as it may have."""
+    tenant = job.filter.tenant
+    if sum(rows.replay_job(row).filter.tenant == tenant for row in running) < RUNNING_MAX:
+        return
+    detail = (
+        say(
+            "At most {limit} replays over all tenants run at a time: wait until one is done, or "
+            "stop one.",
+            limit=RUNNING_MAX,
+        )
+        if tenant is None
+        else say(
+            "At most {limit} replays and backfills of the tenant {tenant} run at a time: wait "
+            "until one is done, or stop one.",
+            limit=RUNNING_MAX,
+            tenant=tenant,
+        )
+    )
+    raise TooMany(detail, after_ms=RUNNING_AGAIN_MS)
+
+
 def _asks_the_same(one: ReplayJob, other: ReplayJob) -> bool:
     return replace(one.filter, as_of=None) == replace(other.filter, as_of=None)
 
@@ -166,7 +198,8 @@ def _asks_the_same(one: ReplayJob, other: ReplayJob) -> bool:
 async def save_backfill(tx: Tx, job: ReplayJob) -> ReplayJob:
     """Store a backfill; raises Conflict if another one of its subscription is running."""
     await tx.one("catalog_lock")  # One at a time.
-    for row in await tx.all("replay_jobs_running"):
+    running = await tx.all("replay_jobs_running")
+    for row in running:
         other = rows.replay_job(row)
         if other.filter.backfill and other.filter.subscription_id == job.filter.subscription_id:
             raise Conflict(
@@ -176,6 +209,7 @@ async def save_backfill(tx: Tx, job: ReplayJob) -> ReplayJob:
                     job=show_id("rpl", other.id),
                 )
             )
+    _check_running(running, job)
     stored = replace(job, upto_position=await acceptance.last(tx))
     await tx.insert("replay_job", [rows.replay_job_row(stored)])
     return stored

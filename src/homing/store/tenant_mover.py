@@ -234,6 +234,8 @@ class TenantMover:
             left = await self._mark(self._source)
             if left is None or (left.id, left.step) != (here.id, MoveStep.LEFT):
                 raise BadSetting(self._both_serve())
+            # A process that does not know it would find no rows, and could not say why.
+            await self._known(self._source, left.version)
             await self._remove(self._from, keep={"api_key"})
             await self._known(self._source, await self._set(self._source, here.id, MoveStep.MOVED))
         return replace(moved, audit_entries=audited)

@@ -229,7 +229,7 @@ class _Resource:
         try:
             await self._respond_to(operation, headers, caller, scope, receive, send)
         except Forbidden as error:
-            self._parts.app.audit.refusals.refused(caller, operation.use_case, error.detail)
+            self._parts.app.audit.counted.refused(caller, operation.use_case, error.detail)
             raise
 
     async def _respond_to(

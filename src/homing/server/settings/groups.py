@@ -230,7 +230,11 @@ class DeliverySettings(Struct, frozen=True, kw_only=True):
     ] = 16
     host_rate_per_second: Annotated[
         float,
-        _number("Attempts per second at one host, over all tenants; 0: no limit.", 0, 100_000),
+        _number(
+            "Attempts and test sends per second at one host, over all tenants; 0: no limit.",
+            0,
+            100_000,
+        ),
     ] = 0
     fair_by: Annotated[
         str,

@@ -110,4 +110,6 @@ DELETE FROM pull_entry WHERE subscription_id = :subscription_id AND position IN 
 ) RETURNING position;
 
 -- name: pull_stream_tenant
-SELECT tenant FROM pull_stream WHERE subscription_id = :subscription_id;
+-- While the rows of a tenant arrive, the subscription may be there before its stream.
+SELECT tenant FROM pull_stream WHERE subscription_id = :subscription_id
+UNION ALL SELECT tenant FROM subscription WHERE id = :subscription_id LIMIT 1;

@@ -84,7 +84,7 @@ class Publish:
     def __init__(self, parts: WebParts) -> None:
         self._publishing, self._budget = parts.app.publishing, parts.body_budget
         self._authenticator = parts.app.authenticator
-        self._refusals = parts.app.audit.refusals
+        self._refusals = parts.app.audit.counted
         self.publish_then = parts.app.publishing.publish_then
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -111,7 +111,9 @@ class DashboardApp:
             raise Forged(OUT_OF_DATE)
         try:
             caller = request.caller
-            made_for = self._cookies.chosen_of(session, caller.tenant, request.field("csrf"))
+            made_for = self._cookies.chosen_of(
+                session, caller.tenant, request.field("csrf"), now=request.now
+            )
         except ValueError:
             raise Forged(OUT_OF_DATE) from None
         shown = caller.chosen
@@ -215,7 +217,7 @@ class DashboardApp:
             raise
         except HomingError as error:
             if isinstance(error, Forbidden) and request.caller is not SIGNED_OUT:
-                self.app.audit.refusals.refused(request.caller, page.use_case, str(error.detail))
+                self.app.audit.counted.refused(request.caller, page.use_case, str(error.detail))
             response = self.refused(error, request)
         except Exception as error:  # noqa: BLE001 - the details belong in the log
             log_unexpected(error, method=scope["method"], path=scope["path"])

@@ -201,7 +201,8 @@ class PortalApp:
 
     def _check_form(self, session: PortalSession, token: str) -> None:
         try:
-            self._cookies.chosen_of(key_session(session.link), session.caller.tenant, token)
+            now, holder = self.app.now(), key_session(session.link)
+            self._cookies.chosen_of(holder, session.caller.tenant, token, now=now)
         except ValueError:
             raise Forged from None
 
@@ -233,7 +234,7 @@ class PortalApp:
             raise
         except Exception as error:  # noqa: BLE001 - every error becomes a response
             if isinstance(error, Forbidden) and session is not None:
-                self.app.audit.refusals.refused(session.caller, page.use_case, error.detail)
+                self.app.audit.counted.refused(session.caller, page.use_case, error.detail)
             response, looks = await self.refused(error, scope, request, looks)
         await self.send(send, response, request, session, looks)
 
