@@ -99,6 +99,8 @@ PAIRS = [
     Pair("backfill", "order by key", "past events of a key are sent one after the other", "engine/test_backfill.py::test_with_the_order_key_past_events_come_one_after_the_other"),
     Pair("backfill", "order latest", "only the newest event of a key is made", "engine/test_backfill.py::test_with_the_order_latest_only_the_newest_past_event_of_a_key_comes"),
     Pair("backfill", "order latest", "a newer event that came meanwhile keeps the older one away", "store/test_backfill.py::test_a_newer_event_that_came_meanwhile_keeps_an_older_one_of_its_key_away"),
+    Pair("backfill", "order latest", "a newer event that does not match any more keeps the older ones away, however many lie after it", "engine/test_backfill.py::test_with_latest_no_older_event_comes_after_a_newer_one_that_does_not_match_now"),
+    Pair("backfill", "order latest", "a step looks at a bounded number of newer events, and the next one goes on", "engine/test_backfill.py::test_a_step_that_cannot_find_the_newest_of_a_key_goes_on_in_the_next"),
     Pair("backfill", "pause", "past events wait until the end of the pause", "engine/test_backfill.py::test_a_paused_subscription_gets_its_past_events_after_the_pause"),
     Pair("backfill", "proof of ownership", "a subscription without a proof cannot start in the past", "web/test_backfill.py::test_an_installation_that_asks_for_proofs_refuses_a_start_in_the_past"),
     Pair("backfill", "retention", "a start before the retention is refused with the oldest time", "web/test_backfill.py::test_a_start_before_the_retention_is_refused_with_the_oldest_time"),

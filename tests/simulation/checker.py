@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import traceback
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from homing.model import Delivery, Endpoint, SigningKeys, Subscription, Work, id_time
@@ -27,6 +27,7 @@ from homing.ports import (
     Response,
     SettleResult,
 )
+from homing.ports.admin import EventPlace
 from homing.ports.erasures import Erasable
 from homing.sim.world import Hit, Watch
 from simulation.check_requests import RequestChecks
@@ -950,8 +951,9 @@ class Checker(Watch):
         result: bool,
         after: ReplayJob,
         new: Sequence[Delivery],
+        seen: Mapping[str, EventPlace],
     ) -> None:
-        del after
+        del after, seen
         made = self.replayed.setdefault(job.id, [])
         if job.filter.backfill:
             for row in new if result else ():
