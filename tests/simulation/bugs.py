@@ -847,11 +847,7 @@ BUGS = [
     ),
     fleet_bug(
         "a rotation of signing keys is answered while others do not act on it",
-        remove(
-            OPERATE,
-            "Operator.rotate_signing_keys",
-            "await self._ownership.wait_for_peers(new.version)",
-        ),
+        remove(OPERATE, "Operator._set_signing_keys", "await self._notify_peers(new)"),
     ),
     # --- settling
     bug(
