@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections import Counter
 from typing import Any
 
 import pytest
 
-from engine.world import DAY, MINUTE, SECOND, Hit, Reply, World, live
+from engine.world import DAY, MINUTE, SECOND, Hit, Reply, World, changed, live
 from homing.engine.options import EngineOptions
 from homing.model import Attempt, Decided, Failure, Outcome, State, Status
 from homing.policy.health import HealthRules
@@ -297,5 +298,36 @@ def test_basic_authentication_is_sent_and_masked() -> None:
         row = await world.only_delivery()
         (attempt,) = await attempts_of(world, row.delivery.id)
         assert b"authorization: Basic ****\r\n" in attempt.request_headers
+
+    live(story)
+
+
+@pytest.mark.parametrize("code", [200, 500])
+def test_a_changed_url_and_client_are_never_mixed_with_the_old_ones(code: int) -> None:
+    """Also while an attempt waits for the token of the old client."""
+    other = "https://b.example/hook"
+
+    async def story(world: World) -> None:
+        def issue(hit: Hit) -> Reply:
+            basic = b64decode(hit.headers["authorization"].removeprefix("Basic ")).decode()
+            body = f'{{"access_token": "{basic.replace(":", "-")}", "expires_in": 3600}}'
+            return Reply(excerpt=body.encode(), latency_ms=3 * SECOND)
+
+        world.sender.scripts = {TOKEN_URL: issue, URL: lambda _: Reply(code=code)}
+        made = await world.subscribe(URL, **OAUTH)
+        await world.publish()
+        await world.wait(SECOND)
+        new = {"url": other, "oauth_client_id": "you", "oauth_client_secret": "new"}
+        await world.engine.change(made.id, changed(**new))
+        await world.publish()
+        await world.wait(MINUTE * 5)
+        sent = [
+            (hit.url, hit.headers["authorization"])
+            for hit in world.sender.hits
+            if hit.url != TOKEN_URL
+        ]
+        retried = [] if code == 200 else [(other, "Bearer you-new")]
+        assert sent == [(URL, "Bearer me-s3cret"), (other, "Bearer you-new"), *retried]
+        assert {it.status for it in await world.deliveries()} == {Status.DELIVERED}
 
     live(story)
