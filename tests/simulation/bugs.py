@@ -1499,7 +1499,9 @@ BUGS = [
     ),
     key_bug(
         "a backfill makes every event of a key although only the newest is wanted",
-        replace(REPLAY, "Replayer._wanted", "it.key in seen and last[it.key] is it", "True"),
+        replace(
+            REPLAY, "Replayer._wanted", "it.order_key in seen and last[it.order_key] is it", "True"
+        ),
     ),
     key_bug(
         "a backfill looks at a part of the newer events of a key only",

@@ -228,7 +228,7 @@ async def test_the_newer_events_of_a_key_are_read_page_by_page(db: Db) -> None:
     assert [(it.place, it.had) for it in first] == [(third, True), (second, False)]
     assert [it.place for it in await read(after=FIRST_PLACE, before=second)] == [oldest]
     assert [it.place for it in await read(after=oldest, before=third)] == [second]
-    assert {it.key for it in first} == {"x"}
+    assert {it.order_key for it in first} == {"x"}
     other = partial(scene.admin.newer_of_key, "other", "x", subscription_id=1, limit=9)
     assert await other(after=FIRST_PLACE, before=LAST_PLACE) == []
 

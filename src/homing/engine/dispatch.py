@@ -455,7 +455,7 @@ class Dispatcher:
                 self._pump_soon()
             elif queue in turns:
                 turns.discard(queue)
-                self._loader.again(queue)
+                self._loader.ask_next_postponed(queue)
             if waiting and queue.wants(lane, now):
                 self._loader.rows(queue, lane)
         at = queue.next_time(now)
@@ -558,7 +558,7 @@ class Dispatcher:
             if queue.in_store:
                 self.reschedule(queue)
         if self._loader.postponed:
-            self._loader.again(queue)
+            self._loader.ask_next_postponed(queue)
 
     def _ordered_from(self, delivery: Delivery, subscription: Subscription) -> int:
         """When a delivery with a key may be attempted: never alongside a former owner's request."""
@@ -711,7 +711,7 @@ class Dispatcher:
         turns = self._turns[lane]
         turns.give(queue.endpoint.tenant, rank)
         if self._loader.postponed:
-            self._loader.again(queue)
+            self._loader.ask_next_postponed(queue)
         if queue.in_store:
             self.reschedule(queue)
         elif (

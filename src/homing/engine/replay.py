@@ -408,19 +408,20 @@ class Replayer:
         if subscription.order is not Order.LATEST:
             return _Wanted(matching, len(found), left, {})
         keys, end, seen = known.keys(subscription), LAST_PLACE, dict[str, EventPlace]()
-        last = {it.key: it for it in matching if it.key}
+        last = {it.order_key: it for it in matching if it.order_key}
         for it in sorted(last.values(), key=lambda it: it.place):
-            key = keys.setdefault(it.key, _Key())
+            key = keys.setdefault(it.order_key, _Key())
             newest, left = await self._is_newest(subscription, it, key, left)
             if newest is None:
                 end = it.place
                 break
             if newest:
-                seen[it.key] = key.seen
+                seen[it.order_key] = key.seen
         events = [
             it
             for it in matching
-            if it.place < end and (not it.key or (it.key in seen and last[it.key] is it))
+            if it.place < end
+            and (not it.order_key or (it.order_key in seen and last[it.order_key] is it))
         ]
         decided = sum(it.place < end for it in found)
         return _Wanted(events, decided, left, seen)
@@ -439,7 +440,7 @@ class Replayer:
             after, before = key.unseen(it)
             page = await self._admin.newer_of_key(
                 subscription.tenant,
-                it.key,
+                it.order_key,
                 subscription_id=subscription.id,
                 after=after,
                 before=before,

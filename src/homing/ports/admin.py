@@ -97,7 +97,7 @@ class PastEvent(Struct, frozen=True):
     id: int
     type: str
     size: int  # of its data
-    key: str = ""
+    order_key: str = ""
     position: int = 0  # in the order of acceptance, before its id
     had: bool = False  # the subscription has a delivery of it
 

@@ -278,9 +278,9 @@ async def _outdated(
         for key in dict.fromkeys(it.order_key for it in deliveries)
     ]
     newer = await newer_of_key(tx, asked, own.subscription_id)
-    if NEWER_MAX in Counter(it.key for it in newer).values():
+    if NEWER_MAX in Counter(it.order_key for it in newer).values():
         return None
-    outdated = {it.key for it in newer if it.had}
+    outdated = {it.order_key for it in newer if it.had}
     return {it.event_id for it in deliveries if it.order_key in outdated}
 
 
