@@ -847,11 +847,7 @@ BUGS = [
     ),
     fleet_bug(
         "a rotation of signing keys is answered while others do not act on it",
-        remove(
-            OPERATE,
-            "Operator.rotate_signing_keys",
-            "await self._ownership.wait_for_peers(new.version)",
-        ),
+        remove(OPERATE, "Operator._set_signing_keys", "await self._notify_peers(new)"),
     ),
     # --- settling
     bug(
@@ -1352,8 +1348,8 @@ BUGS = [
         replace(
             REPLAY,
             "Replayer._backfill_step",
-            "[self._delivery(subscription, it.id, now) for it in wanted]",
-            "[self._delivery(subscription, it.id, now) for it in wanted[::-1]]",
+            "[self._delivery(subscription, it.id, now) for it in wanted.events]",
+            "[self._delivery(subscription, it.id, now) for it in wanted.events[::-1]]",
         ),
     ),
     bug(
@@ -1503,6 +1499,17 @@ BUGS = [
     ),
     key_bug(
         "a backfill makes every event of a key although only the newest is wanted",
-        replace(REPLAY, "Replayer._wanted", "last[it.key] == it.place", "True"),
+        replace(
+            REPLAY, "Replayer._wanted", "it.order_key in seen and last[it.order_key] is it", "True"
+        ),
+    ),
+    key_bug(
+        "a backfill looks at a part of the newer events of a key only",
+        replace(
+            REPLAY,
+            "Replayer._is_newest",
+            "len(page) < limit and not key.is_newer(it)",
+            "not key.is_newer(it)",
+        ),
     ),
 ]

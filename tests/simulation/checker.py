@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import traceback
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from homing.model import Delivery, Endpoint, SigningKeys, Subscription, Work, id_time
@@ -27,7 +27,9 @@ from homing.ports import (
     Response,
     SettleResult,
 )
+from homing.ports.admin import EventPlace
 from homing.ports.erasures import Erasable
+from homing.ports.flow import Retention
 from homing.sim.world import Hit, Watch
 from simulation.check_requests import RequestChecks
 from simulation.check_settles import (
@@ -856,15 +858,24 @@ class Checker(Watch):
         self._settle_checks.next_ones(keys, result, dropped=frozenset())
 
     def _done_expire_blocked(
-        self, _: Memory, *, result: int, before: int, now: int, limit: int, epoch: int = 0
+        self,
+        _: Memory,
+        keep: Retention,
+        *,
+        result: tuple[int, int | None],
+        after_id: int,
+        now: int,
+        limit: int,
+        epoch: int = 0,
     ) -> None:
-        del now, epoch
+        del now, epoch, limit
         old = [
             it
             for it in self.reference.deliveries.values()
-            if it.blocked and it.status == "pending" and it.accepted_at < before
+            if it.blocked and it.status == "pending" and it.id > after_id
+            if it.accepted_at < keep.of(it.tenant)
         ]
-        for delivery in sorted(old, key=lambda it: it.id)[: min(limit, result)]:
+        for delivery in sorted(old, key=lambda it: it.id)[: result[0]]:
             self.reference.finish(delivery, "dropped", "expired")
 
     # --- endpoints and deliveries ------------------------------------------------------------
@@ -950,8 +961,9 @@ class Checker(Watch):
         result: bool,
         after: ReplayJob,
         new: Sequence[Delivery],
+        seen: Mapping[str, EventPlace],
     ) -> None:
-        del after
+        del after, seen
         made = self.replayed.setdefault(job.id, [])
         if job.filter.backfill:
             for row in new if result else ():

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 EARLIER, LATER = "2025-06-14T12:00:00Z", "2025-06-14T13:00:00Z"  # times that publishers give
 QUIET_MS = 3_600_000
 WRITTEN_WITHIN_MS = 60_000  # from a decision to its commit
-NEWER_MAX = 100  # events of a key of which the store looks for a delivery
 SETTLED_WITHIN_MS = 3_600_000  # a settle waits until the store is there again
 
 
@@ -441,19 +440,18 @@ class Reference(Findings):
         ]
 
     def is_outdated(self, event_id: int, sub: Sub) -> bool:
-        """Whether the subscription has a delivery of a newer event of its key, and no replay."""
+        """Whether the subscription has a delivery of a newer event of its key."""
         fact = self.facts[event_id]
         about = fact.tenant, fact.about
-        newer = [
+        newer = {
             it
             for it, other in self.facts.items()
             if self.places[it] > self.places[event_id]
             if fact.about is not None and (other.tenant, other.about) == about
             if it not in self.erased_events
-        ]
-        last = set(sorted(newer, key=self.places.__getitem__)[-NEWER_MAX:])
+        }
         return any(
-            it.event_id in last and it.subscription_id == sub.id and not it.replay
+            it.event_id in newer and it.subscription_id == sub.id
             for it in self.deliveries.values()
             if it.id not in self.erased
         )

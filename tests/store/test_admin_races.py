@@ -105,7 +105,7 @@ async def test_of_those_who_take_the_same_step_of_a_replay_one_does(db: Db) -> N
     after = replace(job, after_id=job.upto_id, replayed=1, state="done")
     replies = await asyncio.gather(
         *(
-            admin.replay_step(job, after=after, new=[replace(old, id=make.id())])
+            admin.replay_step(job, after=after, new=[replace(old, id=make.id())], seen={})
             for _ in range(CROWD)
         )
     )

@@ -74,7 +74,7 @@ class Scene:
             replayed=job.replayed + len(new),
             state="done" if done else "running",
         )
-        if not await self.admin.replay_step(job, after=after, new=new):
+        if not await self.admin.replay_step(job, after=after, new=new, seen={}):
             return None
         stored = await self.admin.replay_job(job.id)
         assert stored is not None

@@ -10,12 +10,17 @@ from msgspec.structs import replace
 from homing.errors import Conflict
 from homing.model import Delivery, Finished, Order, Status
 from homing.ports import ReplayFilter, ReplayJob, SettleBatch
-from homing.ports.admin import TOP_POSITION
+from homing.ports.admin import FIRST_PLACE, LAST_PLACE, EventPlace
 from homing.store.admin import Admin
 from homing.store.tx import Db
 from store.build import NOW, put
 from store.scene import Scene
 from store.test_order import keyed, publish, sent
+
+
+def place(it: Delivery) -> EventPlace:
+    """The place of its event in the order of acceptance."""
+    return it.position, it.event_id
 
 
 class Past(Scene):
@@ -92,10 +97,10 @@ async def test_a_step_is_written_once_and_never_doubles_a_delivery(db: Db) -> No
     after = replace(job, after_id=second.event_id, replayed=2, state="done")
     new = [scene.delivery(first.event_id), scene.delivery(second.event_id)]
     running = replace(after, after_id=first.event_id, replayed=1, state="running")
-    assert await scene.admin.replay_step(job, after=running, new=new[:1])
-    assert not await scene.admin.replay_step(job, after=running, new=new[:1])
+    assert await scene.admin.replay_step(job, after=running, new=new[:1], seen={})
+    assert not await scene.admin.replay_step(job, after=running, new=new[:1], seen={})
     again = [scene.delivery(first.event_id), new[1]]
-    assert await scene.admin.replay_step(running, after=after, new=again)
+    assert await scene.admin.replay_step(running, after=after, new=again, seen={})
     found, *_ = await scene.admin.past_events(scene.job(), limit=10)
     assert found == []
     stored = await scene.admin.replay_job(job.id)
@@ -165,7 +170,8 @@ async def test_a_newer_event_that_came_meanwhile_keeps_an_older_one_of_its_key_a
     new = [scene.delivery(it.event_id) for it in (old, other)]
     after = replace(job, after_id=newer.event_id, replayed=2, state="done")
 
-    assert await scene.admin.replay_step(job, after=after, new=new)
+    seen = {"x": place(old), "y": place(other)}
+    assert await scene.admin.replay_step(job, after=after, new=new, seen=seen)
 
     stored = await scene.admin.replay_job(job.id)
     assert stored is not None
@@ -173,18 +179,58 @@ async def test_a_newer_event_that_came_meanwhile_keeps_an_older_one_of_its_key_a
     assert (stored.replayed, stored.skipped) == (2 - left_out, left_out)
 
 
-async def test_the_newest_events_of_a_key_are_read_page_by_page(db: Db) -> None:
+async def test_a_step_is_not_written_while_more_newer_events_came_than_it_looks_at(
+    db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They match nothing; a newer one that the subscription has may lie before or behind them."""
+    monkeypatch.setattr("homing.store.replays.NEWER_MAX", 3)
+    scene = await Past(db).begin(Order.LATEST)
+    (old,) = await publish(scene, keyed(scene))
+    newer = await publish(scene, *(keyed(scene) for _ in range(3)))
+    job = await scene.admin.save_backfill(scene.job())
+    after = replace(job, after_id=newer[-1].event_id, replayed=1, state="done")
+    new = [scene.delivery(old.event_id)]
+    step = partial(scene.admin.replay_step, job, after=after, new=new)
+
+    assert not await step(seen={"x": place(old)})
+    assert await scene.admin.running_replay_jobs() == [job]
+    assert await step(seen={"x": place(newer[0])})
+    stored = await scene.admin.replay_job(job.id)
+    assert stored is not None
+    assert (stored.replayed, stored.skipped) == (1, 0)
+
+
+async def test_a_newer_event_that_a_backfill_delivered_keeps_an_older_one_of_its_key_away(
+    db: Db,
+) -> None:
+    scene = await Past(db).begin(Order.LATEST)
+    old, newer = await publish(scene, keyed(scene), keyed(scene))
+    job = await scene.admin.save_backfill(scene.job())
+    step = partial(scene.admin.replay_step, seen={"x": place(old)})
+    running = replace(job, after_id=1, replayed=1)
+    assert await step(job, after=running, new=[scene.delivery(newer.event_id)])
+    after = replace(running, after_id=newer.event_id, replayed=2, state="done")
+    assert await step(running, after=after, new=[scene.delivery(old.event_id)])
+    stored = await scene.admin.replay_job(job.id)
+    assert stored is not None
+    assert (stored.replayed, stored.skipped) == (1, 1)
+
+
+async def test_the_newer_events_of_a_key_are_read_page_by_page(db: Db) -> None:
     scene = await Past(db).begin()
-    events = await publish(scene, *(keyed(scene, "xy"[n % 2]) for n in range(6)))
-    ids = [it.event_id for it in events if it.order_key == "x"]
-    oldest, top = (events[0].position, ids[0]), (TOP_POSITION, 0)
-    read = partial(scene.admin.newest_of_key, scene.sub.tenant, "x", from_=oldest, limit=2)
-    first = await read(before=top)
-    assert [it.id for it in first] == [ids[2], ids[1]]
-    assert [it.id for it in await read(before=first[-1].place)] == [ids[0]]
-    assert {it.key for it in first} == {"x"}
-    others = await scene.admin.newest_of_key("other", "x", from_=(0, 0), before=top, limit=9)
-    assert others == []
+    subs = [scene.sub, scene.sub, scene.late]
+    events = await publish(scene, *(keyed(scene, "xy"[n % 2], sub=subs[n // 2]) for n in range(6)))
+    oldest, second, third = (place(it) for it in events if it.order_key == "x")
+    read = partial(
+        scene.admin.newer_of_key, scene.sub.tenant, "x", subscription_id=scene.late.id, limit=2
+    )
+    first = await read(after=FIRST_PLACE, before=LAST_PLACE)
+    assert [(it.place, it.had) for it in first] == [(third, True), (second, False)]
+    assert [it.place for it in await read(after=FIRST_PLACE, before=second)] == [oldest]
+    assert [it.place for it in await read(after=oldest, before=third)] == [second]
+    assert {it.order_key for it in first} == {"x"}
+    other = partial(scene.admin.newer_of_key, "other", "x", subscription_id=1, limit=9)
+    assert await other(after=FIRST_PLACE, before=LAST_PLACE) == []
 
 
 async def test_a_subscription_and_its_backfill_are_stored_together_or_not_at_all(db: Db) -> None:

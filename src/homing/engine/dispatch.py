@@ -388,7 +388,7 @@ class Dispatcher:
         """
         for queue in list(self.queues.values()):  # ``reschedule`` may forget one.
             if queue.endpoint.tenant == tenant:
-                queue.put_back()
+                queue.forget_erased()
                 self.reschedule(queue)
                 endpoint_id = queue.endpoint.id
                 if endpoint_id <= upto_id and endpoint_id not in used and not queue.busy:
@@ -455,7 +455,7 @@ class Dispatcher:
                 self._pump_soon()
             elif queue in turns:
                 turns.discard(queue)
-                self._loader.again(queue)
+                self._loader.ask_next_postponed(queue)
             if waiting and queue.wants(lane, now):
                 self._loader.rows(queue, lane)
         at = queue.next_time(now)
@@ -558,7 +558,7 @@ class Dispatcher:
             if queue.in_store:
                 self.reschedule(queue)
         if self._loader.postponed:
-            self._loader.again(queue)
+            self._loader.ask_next_postponed(queue)
 
     def _ordered_from(self, delivery: Delivery, subscription: Subscription) -> int:
         """When a delivery with a key may be attempted: never alongside a former owner's request."""
@@ -696,11 +696,18 @@ class Dispatcher:
             template = self._templates.of(subscription)
             wall = self._clock.wall()  # Read each time: the wall clock may be set at any moment.
             request, lines = template.write(work, number=number, now=now, wall=wall)
+            if request.credentials is not None:
+                request = replace(request, is_wanted=self._is_wanted(queue, subscription))
             self._sender.send(request, done)
         except Exception as error:
             log.exception("an attempt could not be made", delivery=show_id("dlv", delivery.id))
             fault = Response(None, Failure.SENDER_FAULT, type(error).__name__, None, Phases())
             asyncio.get_running_loop().call_soon(done, fault)
+
+    def _is_wanted(self, queue: EndpointQueue, subscription: Subscription) -> Callable[[], bool]:
+        """Whether nothing was changed or erased since now that a request is about."""
+        catalog, erasures = self._catalog, queue.erasures
+        return lambda: catalog.get(subscription.id) is subscription and queue.erasures == erasures
 
     def _free(self, queue: EndpointQueue, lane: Lane, rank: int, now: int) -> None:
         """Free the slot of a success; one more delivery of this endpoint may start."""
@@ -708,7 +715,7 @@ class Dispatcher:
         turns = self._turns[lane]
         turns.give(queue.endpoint.tenant, rank)
         if self._loader.postponed:
-            self._loader.again(queue)
+            self._loader.ask_next_postponed(queue)
         if queue.in_store:
             self.reschedule(queue)
         elif (

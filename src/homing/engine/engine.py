@@ -105,6 +105,7 @@ class Pulse(Struct, frozen=True):
     clock: ClockState = ClockState()
     commit_losses: tuple[CommitLoss, ...] = ()  # that no operator has confirmed, newest first
     checks: dict[str, int] = {}  # events checked against their types, per result
+    catalog: int = 0  # the version of what people have set, which an erasure raises, too
 
 
 class NoticeParts(Struct, frozen=True):
@@ -654,6 +655,7 @@ class Engine:
             clock=self._clock.state(),
             commit_losses=self.losses.unconfirmed,
             checks=dict(self.event_check.results),
+            catalog=self._core.catalog.version,
         )
 
 

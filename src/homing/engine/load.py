@@ -86,8 +86,8 @@ class Loader:
         self._wanting[lane].add(queue.endpoint.tenant, queue)
         self.go()
 
-    def again(self, queue: EndpointQueue) -> None:
-        """Let the next postponed endpoint of this tenant ask again: a delivery was sent."""
+    def ask_next_postponed(self, queue: EndpointQueue) -> None:
+        """Let the next postponed endpoint of this tenant ask for rows: a delivery was sent."""
         if there := self.postponed.get(queue.endpoint.tenant):
             lane, first = next(iter(there))
             del there[lane, first]
@@ -196,7 +196,7 @@ class Loader:
                 queue.read_all_again(later)
             queue.loaded(fresh, retry, now=self._clock.now())
             self._reschedule(queue)
-            self.again(queue)
+            self.ask_next_postponed(queue)
 
     def _choose(self, now: int) -> list[_Asked]:
         """Choose the endpoints whose rows are read next: no more than there is memory for."""

@@ -286,12 +286,9 @@ class Operator:
             old, now = self._catalog.signing_keys(tenant), self._clock.now()
             keys = rotated(old.keys, _new_private_key(), now=now, overlap_ms=overlap_ms)
             try:
-                new = await self._set_signing_keys(msgspec.structs.replace(old, keys=keys))
+                return await self._set_signing_keys(msgspec.structs.replace(old, keys=keys))
             except StaleCatalog:
                 continue
-            self._ownership.notify_peers("catalog")
-            await self._ownership.wait_for_peers(new.version)
-            return new
         raise Unavailable(
             say("Other changes of these signing keys came first each time; try again.")
         )
@@ -305,11 +302,14 @@ class Operator:
             await self._set_signing_keys(first)
         except StaleCatalog:  # Another process has just made it.
             await self._catalog.refresh()
+            await self._notify_peers(self._catalog.signing_keys(tenant))
 
     async def _set_signing_keys(self, keys: SigningKeys) -> SigningKeys:
+        """Store the keys, and wait until every process signs with them and publishes them."""
         with self._recheck_on_failure():
             new = await self._admin.set_signing_keys(keys)
             await self._catalog.refresh()
+        await self._notify_peers(new)
         return new
 
     async def change_version(self, subscription_id: int, version: str) -> Subscription:
@@ -469,7 +469,7 @@ class Operator:
                 await self._catalog.refresh()
         return gone
 
-    async def _notify_peers(self, changed: Subscription) -> None:
+    async def _notify_peers(self, changed: Subscription | SigningKeys) -> None:
         """Notify the other processes of a change, and wait until they act on it."""
         self._ownership.notify_peers("catalog")
         await self._ownership.wait_for_peers(changed.version)

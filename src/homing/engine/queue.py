@@ -103,6 +103,7 @@ class EndpointQueue:
         "aside",
         "closed",
         "endpoint",
+        "erasures",
         "expire_at",
         "expiry_position",
         "expiry_running",
@@ -159,6 +160,7 @@ class EndpointQueue:
         self.read_upto = totals.read_upto  # the highest id of a fresh delivery that was loaded
         self.loading = False
         self.settled_meanwhile: set[int] = set()  # while loading
+        self.erasures = 0  # of data of its tenant, since it is in memory
         self.stale = False  # rows that are being loaded may have moved away, or were put back
         self.expire_at = 0  # while disabled or frozen: the next search for expired deliveries
         self.expiry_running = False  # a search for expired deliveries is running
@@ -517,6 +519,11 @@ class EndpointQueue:
             self.totals.retries -= 1
         self.totals.memory.take(work.event)
         return work
+
+    def forget_erased(self) -> None:
+        """Read everything again: some of it was erased."""
+        self.erasures += 1
+        self.put_back()
 
     def put_back(self) -> None:
         """Forget the queued deliveries: they stay in the store, and will be read again."""

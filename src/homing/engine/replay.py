@@ -13,7 +13,7 @@ Steps of one tenant that has a quota follow each other, so that two jobs never u
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from weakref import WeakValueDictionary
 
@@ -32,15 +32,72 @@ from homing.policy.quota import room_for_jobs
 from homing.policy.retry import window_end
 from homing.policy.wants import Wants, picking, wants_of
 from homing.ports import PastEvent, ReplayFilter, ReplayJob
-from homing.ports.admin import TOP_POSITION, EventPlace
+from homing.ports.admin import FIRST_PLACE, LAST_PLACE, EventPlace
 
 log = structlog.get_logger("homing.replay")
 
 COUNT_MAX = 100_000  # history rows, or events, scanned for a dry run
 KEYS_MAX = 10_000  # of which a backfill remembers the newest event
-NEWEST_PAGE = 100  # events of a key that are read at once to find the newest that matches
+LOOK_PAGE = 100  # events of a key that are read at once to find its newest
+LOOK_MAX = 10_000  # the same in one step of a backfill
 ROOM_AGAIN_S = 1  # until a job that waits for the quota of its tenant looks again
 CHUNK_BYTES = 4 * 1024 * 1024  # of event data that is read at once
+
+
+class _Key:
+    """What a backfill with the order ``latest`` knows of the events of one key, by their places.
+
+    An event counts if its subscription wants it or has a delivery of it: an older one is not sent.
+    """
+
+    def __init__(self) -> None:
+        self.newest = FIRST_PLACE  # the newest event that counts
+        self.seen = FIRST_PLACE  # no event after ``newest`` and up to here counts
+        self._top = FIRST_PLACE  # where a look began that is not finished
+        self._below = LAST_PLACE  # where it goes on
+
+    def is_newer(self, it: PastEvent) -> bool:
+        """Whether an event that is newer than this one is known to count."""
+        return self.newest > it.place
+
+    def unseen(self, it: PastEvent) -> tuple[EventPlace, EventPlace]:
+        """Between which places newer events than this one are still to be looked at."""
+        return max(it.place, self.seen), self._below
+
+    def looked_at(self, page: Sequence[PastEvent], counting: Sequence[PastEvent]) -> None:
+        """A page of newer events, and those of them that count."""
+        self._top = max(self._top, page[0].place)
+        self._below = page[-1].place
+        if counting:
+            self.finish(counting[0])
+
+    def finish(self, newest: PastEvent) -> None:
+        """End the look: no event that was looked at is newer and counts."""
+        self.newest = newest.place
+        self.seen = max(self.seen, self._top, self.newest)
+        self._top, self._below = FIRST_PLACE, LAST_PLACE
+
+
+class _Known:
+    """What a backfill knows of keys, as long as its subscription stays as it is."""
+
+    def __init__(self) -> None:
+        self._subscription: Subscription | None = None
+        self._keys: dict[str, _Key] = {}
+
+    def keys(self, subscription: Subscription) -> dict[str, _Key]:
+        if subscription != self._subscription or len(self._keys) > KEYS_MAX:
+            self._subscription, self._keys = subscription, {}
+        return self._keys
+
+
+class _Wanted(msgspec.Struct, frozen=True):
+    """The events of a page that a backfill makes deliveries for."""
+
+    events: list[PastEvent]
+    decided: int  # events of the page: too much had to be looked at for the next one
+    left: int  # events of keys that may still be looked at
+    seen: dict[str, EventPlace]  # by key, up to which place an event is known to be the newest
 
 
 class Replayer:
@@ -51,7 +108,7 @@ class Replayer:
         self._catalog, self._ids, self._fan_out = core.catalog, core.ids, core.fan_out
         self._dispatcher, self._options, self._ownership = dispatcher, core.options, core.ownership
         self._tasks: dict[int, asyncio.Task[None]] = {}  # by job
-        self._newest: dict[int, dict[str, EventPlace]] = {}  # by backfill and key: an event
+        self._known: dict[int, _Known] = {}  # by backfill
         # One for each tenant with a quota whose step is being taken.
         self._stepping: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._searching: asyncio.Task[None] | None = None
@@ -189,7 +246,7 @@ class Replayer:
 
     def _ended(self, job_id: int) -> None:
         self._tasks.pop(job_id, None)
-        self._newest.pop(job_id, None)
+        self._known.pop(job_id, None)
 
     async def _run(self, job: ReplayJob) -> None:
         while job.state == "running" and self._ownership.is_maintenance_leader:
@@ -237,7 +294,7 @@ class Replayer:
                 skipped=job.skipped + len(made) - len(new),
                 state="done" if all_seen else "running",
             )
-            return await self._write(job, after, new)
+            return await self._write(job, after, new, {})
 
     async def _candidates(self, job: ReplayJob) -> tuple[list[Finished], int, bool]:
         return await self._admin.candidates(
@@ -245,12 +302,16 @@ class Replayer:
         )
 
     async def _write(
-        self, job: ReplayJob, after: ReplayJob, new: Sequence[Delivery]
+        self,
+        job: ReplayJob,
+        after: ReplayJob,
+        new: Sequence[Delivery],
+        seen: Mapping[str, EventPlace],
     ) -> ReplayJob | None:
         with self._recheck_on_failure(new):
-            stepped = await self._admin.replay_step(job, after=after, new=new)
-        if not stepped:
-            return await self._admin.replay_job(job.id)  # Cancelled, or this step was taken.
+            stepped = await self._admin.replay_step(job, after=after, new=new, seen=seen)
+        if not stepped:  # Cancelled, or taken already, or too many newer events came.
+            return await self._admin.replay_job(job.id)
         self.accepted += len(new)
         for delivery in new:
             self._dispatcher.left_in_store(delivery)
@@ -309,13 +370,16 @@ class Replayer:
 
     async def count_past_of(self, subscription: Subscription, job: ReplayJob) -> tuple[int, bool]:
         """The same for a subscription that may not be stored yet."""
-        count, left, newest = 0, COUNT_MAX, dict[str, EventPlace]()
+        count, left, known = 0, COUNT_MAX, _Known()
         while left > 0:
             found, scanned, upto, all_seen = await self._admin.past_events(
                 job, limit=min(self._options.step_rows, left)
             )
-            count += len(await self._wanted(subscription, found, newest))
-            left -= scanned
+            wanted = await self._wanted(subscription, found, known, left - scanned)
+            count += len(wanted.events)
+            left = wanted.left
+            if wanted.decided < len(found):
+                return count, False
             if all_seen:
                 return count, True
             job = msgspec.structs.replace(job, after_position=upto[0], after_id=upto[1])
@@ -367,12 +431,15 @@ class Replayer:
             subscription = self._catalog.get(job.filter.subscription_id or 0)
         if subscription is None or not gets_events(subscription):
             ended = msgspec.structs.replace(job, state="cancelled")
-            return await self._write(job, ended, ())
+            return await self._write(job, ended, (), {})
         found, scanned, upto, all_seen = await self._admin.past_events(job, limit=limit)
-        newest = self._newest.setdefault(job.id, {})
-        wanted = await self._wanted(subscription, found, newest)
+        known = self._known.setdefault(job.id, _Known())
+        wanted = await self._wanted(subscription, found, known, LOOK_MAX)
+        if wanted.decided < len(found):  # The next step goes on there.
+            scanned, all_seen = wanted.decided, False
+            upto = found[scanned - 1].place if scanned else (job.after_position, job.after_id)
         now = self._clock.now()
-        new = [self._delivery(subscription, it.id, now) for it in wanted]
+        new = [self._delivery(subscription, it.id, now) for it in wanted.events]
         after = msgspec.structs.replace(
             job,
             after_position=upto[0],
@@ -381,7 +448,7 @@ class Replayer:
             replayed=job.replayed + len(new),
             state="done" if all_seen else "running",
         )
-        return await self._write(job, after, new)
+        return await self._write(job, after, new, wanted.seen)
 
     def _delivery(self, subscription: Subscription, event_id: int, now: int) -> Delivery:
         number = self._ids.take(now)
@@ -401,42 +468,63 @@ class Replayer:
         )
 
     async def _wanted(
-        self, subscription: Subscription, found: Sequence[PastEvent], newest: dict[str, EventPlace]
-    ) -> list[PastEvent]:
+        self, subscription: Subscription, found: Sequence[PastEvent], known: _Known, left: int
+    ) -> _Wanted:
         """Those that match the subscription as it is now; with ``latest``, the newest of each key.
 
-        ``newest`` keeps the places of newer events for the next pages: of a million events of a
-        thousand keys, a thousand are looked for.
+        What is ``known`` serves the next pages: of a million events of a thousand keys, the newest
+        is looked for a thousand times. At most ``left`` events are looked at for that.
         """
         matching = await self._matching(subscription, found)
         if subscription.order is not Order.LATEST:
-            return matching
-        last = {it.key: it.place for it in matching if it.key}
-        for key, place in last.items():
-            known = newest.get(key, place)
-            if known <= place:
-                known = await self._newest_matching(subscription, key, place)
-            last[key] = known
-        if len(newest) > KEYS_MAX:
-            newest.clear()
-        newest.update(last)
-        return [it for it in matching if not it.key or last[it.key] == it.place]
+            return _Wanted(matching, len(found), left, {})
+        keys, end, seen = known.keys(subscription), LAST_PLACE, dict[str, EventPlace]()
+        last = {it.order_key: it for it in matching if it.order_key}
+        for it in sorted(last.values(), key=lambda it: it.place):
+            key = keys.setdefault(it.order_key, _Key())
+            newest, left = await self._is_newest(subscription, it, key, left)
+            if newest is None:
+                end = it.place
+                break
+            if newest:
+                seen[it.order_key] = key.seen
+        events = [
+            it
+            for it in matching
+            if it.place < end
+            and (not it.order_key or (it.order_key in seen and last[it.order_key] is it))
+        ]
+        decided = sum(it.place < end for it in found)
+        return _Wanted(events, decided, left, seen)
 
-    async def _newest_matching(
-        self, subscription: Subscription, key: str, place: EventPlace
-    ) -> EventPlace:
-        """The newest event of a key that the subscription wants, from this one on."""
-        before = TOP_POSITION, 0
-        while True:
-            page = await self._admin.newest_of_key(
-                subscription.tenant, key, from_=place, before=before, limit=NEWEST_PAGE
+    async def _is_newest(
+        self, subscription: Subscription, it: PastEvent, key: _Key, left: int
+    ) -> tuple[bool | None, int]:
+        """Whether no newer event of its key counts, and how many may still be looked at.
+
+        None if none may: the look goes on where it ended.
+        """
+        while not key.is_newer(it):
+            limit = min(LOOK_PAGE, left)
+            if limit <= 0:
+                return None, left
+            after, before = key.unseen(it)
+            page = await self._admin.newer_of_key(
+                subscription.tenant,
+                it.order_key,
+                subscription_id=subscription.id,
+                after=after,
+                before=before,
+                limit=limit,
             )
-            matching = await self._matching(subscription, page)
-            if matching:
-                return max(it.place for it in matching)
-            if len(page) < NEWEST_PAGE:
-                return place
-            before = page[-1].place
+            left -= len(page)
+            if page:
+                wanted = {it.id for it in await self._matching(subscription, page)}
+                key.looked_at(page, [it for it in page if it.had or it.id in wanted])
+            if len(page) < limit and not key.is_newer(it):
+                key.finish(it)
+                return True, left
+        return False, left
 
     async def _matching(
         self, subscription: Subscription, found: Sequence[PastEvent]

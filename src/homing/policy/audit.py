@@ -33,7 +33,6 @@ NAME_CHARS_MAX = 200
 OBJECT_CHARS_MAX = 200
 HIDDEN = "****"
 CHANGED = "**** (changed)"
-_OF_EVERY_CHANGE = frozenset({"version", "updated_at", "generation"})
 NO_HASH = b""  # before the first segment
 
 Values = dict[str, Any]
@@ -188,6 +187,7 @@ def _endpoint(it: Endpoint) -> Values:
         "failures": it.health.failures,
         "consecutive_failures": it.health.consecutive_failures,
         "enabled_since": _time(it.health.enabled_since),
+        "manual_enable_at": _time(it.health.manual_enable_at),
     }
 
 
@@ -218,7 +218,11 @@ def _time(at_ms: int | None) -> str | None:
 def before_and_after(
     before: object | None, after: object | None, changed: Iterable[str] = ()
 ) -> tuple[str, str]:
-    """The two texts of an entry. Of an object that stays, only the values that change."""
+    """The two texts of an entry. Of an object that stays, only the values that change.
+
+    ``changed`` names the hidden values that change: the stored ones are encrypted, and differ even
+    where they say the same.
+    """
     old = None if before is None else shown(before)
     new = None if after is None else shown(after)
     if old is not None and new is not None:
@@ -228,14 +232,6 @@ def before_and_after(
         old = {name: old.get(name) for name in kept}
         new = {name: CHANGED if name in marked else new.get(name) for name in kept}
     return _text(old), _text(new)
-
-
-def is_same(before: object | None, after: object | None) -> bool:
-    """Whether a change leaves an object as it was, but for its number and time of change."""
-    if not isinstance(before, Struct) or not isinstance(after, type(before)):
-        return before == after
-    fields = [it for it in before.__struct_fields__ if it not in _OF_EVERY_CHANGE]
-    return all(getattr(before, it) == getattr(after, it) for it in fields)
 
 
 def _text(values: Values | None) -> str:

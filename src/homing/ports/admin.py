@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -67,6 +67,8 @@ class ReplayFilter(Selection, frozen=True):
 
 TOP_POSITION = 1 << 62  # above every position in the order of acceptance
 EventPlace = tuple[int, int]  # in the order of acceptance: the position of its commit, its id
+FIRST_PLACE: EventPlace = (0, 0)  # before every event
+LAST_PLACE: EventPlace = (TOP_POSITION, 0)  # after every event
 
 
 class ReplayJob(Struct, frozen=True):
@@ -95,8 +97,9 @@ class PastEvent(Struct, frozen=True):
     id: int
     type: str
     size: int  # of its data
-    key: str = ""
+    order_key: str = ""
     position: int = 0  # in the order of acceptance, before its id
+    had: bool = False  # the subscription has a delivery of it
 
     @property
     def place(self) -> EventPlace:
@@ -323,10 +326,17 @@ class AdminStore(Protocol):
         Also how many were read, the last one that was read, and whether that is all.
         """
 
-    async def newest_of_key(
-        self, tenant: str, key: str, *, from_: EventPlace, before: EventPlace, limit: int
+    async def newer_of_key(
+        self,
+        tenant: str,
+        key: str,
+        *,
+        subscription_id: int,
+        after: EventPlace,
+        before: EventPlace,
+        limit: int,
     ) -> list[PastEvent]:
-        """The newest events of a key from one of them on, the newest first."""
+        """The newest events of a key between two places, the newest first."""
 
     async def events_whole(self, event_ids: Sequence[int]) -> list[Event]:
         """These events with their data, without those that no longer exist."""
@@ -350,12 +360,20 @@ class AdminStore(Protocol):
         """The next deliveries that it takes, the last id that was read, and whether that is all."""
 
     async def replay_step(
-        self, job: ReplayJob, *, after: ReplayJob, new: Sequence[Delivery]
+        self,
+        job: ReplayJob,
+        *,
+        after: ReplayJob,
+        new: Sequence[Delivery],
+        seen: Mapping[str, EventPlace],
     ) -> bool:
         """Write the new deliveries and the job's progress in one commit.
 
         ``job`` is the job before this step, ``after`` the job with it. False, and nothing is
         written, if the stored job is not running or differs from ``job``: a step counts once.
+
+        A backfill with the order ``latest`` says by key up to which place it has ``seen`` that an
+        event is the newest. What came since is left to the commit, but False if that is too much.
         """
 
     async def log_test(self, attempt: Attempt) -> None:

@@ -313,10 +313,13 @@ class FlowStore(Protocol):
         continue after, None at the end. LostLeases on another ``epoch`` of bucket 0.
         """
 
-    async def expire_blocked(self, *, before: int, now: int, limit: int, epoch: int = 0) -> int:
-        """Drop up to ``limit`` blocked deliveries that were accepted before this time.
+    async def expire_blocked(
+        self, keep: Retention, *, after_id: int, now: int, limit: int, epoch: int = 0
+    ) -> tuple[int, int | None]:
+        """Drop blocked deliveries that were accepted before their tenant's retention began.
 
-        Returns how many. LostLeases on another ``epoch`` of bucket 0.
+        It reads ``limit`` rows after an id. Returns how many it dropped, and the id to continue
+        after, None at the end. LostLeases on another ``epoch`` of bucket 0.
         """
 
     async def fold_rollups(self, *, now: int, before: int, limit: int) -> int:

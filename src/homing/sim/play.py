@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 
@@ -25,6 +25,7 @@ from homing.ports import (
     ReplayJob,
     ViewStore,
 )
+from homing.ports.admin import EventPlace
 from homing.sim.loop import START_MS, OrderlyLoop, run_virtual
 from homing.sim.record import Recorder, Trace
 from homing.sim.scenario import (
@@ -103,9 +104,14 @@ class _RecordedAdmin(WatchedAdmin):
     """Also reports replays to the recorder."""
 
     async def replay_step(
-        self, job: ReplayJob, *, after: ReplayJob, new: Sequence[Delivery]
+        self,
+        job: ReplayJob,
+        *,
+        after: ReplayJob,
+        new: Sequence[Delivery],
+        seen: Mapping[str, EventPlace],
     ) -> bool:
-        taken = await super().replay_step(job, after=after, new=new)
+        taken = await super().replay_step(job, after=after, new=new, seen=seen)
         recorder = self._world.watch
         assert isinstance(recorder, Recorder)
         if taken:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -540,10 +540,19 @@ class Admin:
         return await replays.past_events(tx, job, limit=limit)
 
     @transaction(view=True)
-    async def newest_of_key(
-        self, tx: Tx, tenant: str, key: str, *, from_: EventPlace, before: EventPlace, limit: int
+    async def newer_of_key(
+        self,
+        tx: Tx,
+        tenant: str,
+        key: str,
+        *,
+        subscription_id: int,
+        after: EventPlace,
+        before: EventPlace,
+        limit: int,
     ) -> list[PastEvent]:
-        return await replays.newest_of_key(tx, tenant, key, from_=from_, before=before, limit=limit)
+        asked = tenant, key, *after, *before, limit
+        return await replays.newer_of_key(tx, [asked], subscription_id)
 
     @transaction(view=True)
     async def events_whole(self, tx: Tx, event_ids: Sequence[int]) -> list[Event]:
@@ -590,9 +599,15 @@ class Admin:
 
     @transaction()
     async def replay_step(
-        self, tx: Tx, job: ReplayJob, *, after: ReplayJob, new: Sequence[Delivery]
+        self,
+        tx: Tx,
+        job: ReplayJob,
+        *,
+        after: ReplayJob,
+        new: Sequence[Delivery],
+        seen: Mapping[str, EventPlace],
     ) -> bool:
-        return await replays.replay_step(tx, job, after=after, new=new, node=self._node)
+        return await replays.replay_step(tx, job, after=after, new=new, seen=seen, node=self._node)
 
     # --- erasures ---------------------------------------------------------------------------
 

@@ -26,7 +26,6 @@ from homing.policy.audit import (
     before_and_after,
     digest_of,
     form_path,
-    is_same,
     state_of,
 )
 from homing.policy.sent_form import SentForm, refuse_changed
@@ -67,7 +66,7 @@ async def write(
             refuse_changed(draft.form.seal, path, state_of(before))
         await _use_form(tx, draft.form, now=draft.at)
     old, new = before_and_after(before, after, draft.changed)
-    if old == new == NOTHING and is_same(before, after):
+    if old == new == NOTHING:
         return
     who = draft.who
     entry = AuditEntry(

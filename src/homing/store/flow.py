@@ -349,11 +349,11 @@ class Flow:
 
     @transaction()
     async def expire_blocked(
-        self, tx: Tx, *, before: int, now: int, limit: int, epoch: int = 0
-    ) -> int:
+        self, tx: Tx, keep: Retention, *, after_id: int, now: int, limit: int, epoch: int = 0
+    ) -> tuple[int, int | None]:
         await leases.hold(tx, [(0, epoch)] if epoch else ())
         return await retention.expire_blocked(
-            tx, before=before, now=now, limit=limit, node=self._settle_node
+            tx, keep, after_id=after_id, now=now, limit=limit, node=self._settle_node
         )
 
     @transaction()

@@ -7,7 +7,7 @@ outside the event's range of ids, so the table ``replay_link`` leads from the ev
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -24,7 +24,7 @@ from homing.languages.sentences import say
 from homing.model import CauseKey, Delivery, Event, Finished, Order, Status, id_floor, show_id
 from homing.policy.bulk import Counted, Group
 from homing.ports import DeliveryFilter, PastEvent, ReplayJob
-from homing.ports.admin import EventPlace
+from homing.ports.admin import LAST_PLACE, EventPlace
 from homing.store import acceptance, order, rows, tenant_moves
 from homing.store.selection import id_range, selection_values
 from homing.store.tx import Row, Tx
@@ -37,6 +37,7 @@ RUNNING_MAX = 20  # jobs of one tenant, and as many over all tenants
 RUNNING_AGAIN_MS = 60_000
 GROUPS_MAX = 2_000  # of status, tenant and cause
 CLOCKS_APART_MS = 3_600_000  # of two processes that publish, at most
+NEWER_MAX = 100  # events of a key that a step looks at in its commit
 
 
 async def replay_one(tx: Tx, delivery_id: int, *, new: Delivery, node: int) -> Delivery:
@@ -58,16 +59,26 @@ async def replay_one(tx: Tx, delivery_id: int, *, new: Delivery, node: int) -> D
     )
     if old.subscription_id not in await _targets(tx, [delivery]):
         raise SubscriptionGone
-    written = await _write(tx, [delivery], node=node)
+    written = await _write(tx, [delivery], node=node, seen={})
     if not written:
         raise Gone
     return written[0]
 
 
 async def replay_step(
-    tx: Tx, job: ReplayJob, *, after: ReplayJob, new: Sequence[Delivery], node: int
+    tx: Tx,
+    job: ReplayJob,
+    *,
+    after: ReplayJob,
+    new: Sequence[Delivery],
+    seen: Mapping[str, EventPlace],
+    node: int,
 ) -> bool:
-    """Write a step of a job, unless it was cancelled or the step was already taken."""
+    """Write a step of a job, unless it was cancelled or the step was already taken.
+
+    Also not if more events of a key came since ``seen`` than the commit looks at: the caller
+    looks at them first.
+    """
     await tx.one("catalog_hold")
     for tenant in sorted({it.tenant for it in new} | {job.filter.tenant or ""} - {""}):
         await tenant_moves.hold(tx, tenant)
@@ -80,8 +91,10 @@ async def replay_step(
     # The clock of another process, which ran the job before, may have been ahead.
     new = [replace(it, due_at=max(it.due_at, stored.made_at + 1)) for it in new]
     missing = await _missing(tx, new) if job.filter.backfill else new
-    written = await _write(tx, missing, node=node, backfill=job.filter.backfill)
-    gone = len(new) - len(written)
+    written = await _write(tx, missing, node=node, seen=seen)
+    if written is None:
+        return False
+    left_out = len(new) - len(written)
     # Added to the stored counts: the caller does not know which rows were skipped here.
     await tx.all(
         "replay_job_progress",
@@ -91,8 +104,8 @@ async def replay_step(
         after_position=after.after_position,
         made_at=max((it.due_at for it in new), default=stored.made_at),
         scanned=after.scanned,
-        replayed=stored.replayed + after.replayed - job.replayed - gone,
-        skipped=stored.skipped + after.skipped - job.skipped + gone,
+        replayed=stored.replayed + after.replayed - job.replayed - left_out,
+        skipped=stored.skipped + after.skipped - job.skipped + left_out,
     )
     return True
 
@@ -105,9 +118,13 @@ async def _targets(tx: Tx, deliveries: Sequence[Delivery]) -> dict[int, tuple[in
 
 
 async def _write(
-    tx: Tx, deliveries: Sequence[Delivery], *, node: int, backfill: bool = False
-) -> list[Delivery]:
-    """Write those whose subscription and event exist, at the subscription's current endpoint."""
+    tx: Tx, deliveries: Sequence[Delivery], *, node: int, seen: Mapping[str, EventPlace]
+) -> list[Delivery] | None:
+    """Write those whose subscription and event exist, at the subscription's current endpoint.
+
+    With the order ``latest``, those of the keys in ``seen`` only if they are the newest by now.
+    None, and nothing is written, if too many newer events came to tell.
+    """
     if not deliveries:
         return []
     targets = await _targets(tx, deliveries)
@@ -124,10 +141,15 @@ async def _write(
         for it in deliveries
         if it.event_id in events and (target := targets.get(it.subscription_id))
     ]
-    if backfill:
-        latest = [it for it in written if targets[it.subscription_id][2] is Order.LATEST]
-        outdated = await _outdated(tx, [it for it in latest if it.order_key])
-        written = [it for it in written if it.event_id not in outdated]
+    latest = [
+        it
+        for it in written
+        if it.order_key in seen and targets[it.subscription_id][2] is Order.LATEST
+    ]
+    outdated = await _outdated(tx, latest, seen)
+    if outdated is None:
+        return None
+    written = [it for it in written if it.event_id not in outdated]
     ordered = [
         it for it in written if it.order_key and targets[it.subscription_id][2] is not Order.NONE
     ]
@@ -264,31 +286,36 @@ async def events_whole(tx: Tx, event_ids: Sequence[int]) -> list[Event]:
     return [rows.event(row) for row in found]
 
 
-async def newest_of_key(
-    tx: Tx, tenant: str, key: str, *, from_: EventPlace, before: EventPlace, limit: int
-) -> list[PastEvent]:
-    found = await tx.all(
-        "newest_of_key",
-        tenant=tenant,
-        order_key=key,
-        from_position=from_[0],
-        from_id=from_[1],
-        before_position=before[0],
-        before_id=before[1],
-        limit=limit,
-    )
-    return [PastEvent(row[0], row[1], row[2], key, row[3]) for row in found]
+async def newer_of_key(tx: Tx, asked: Sequence[Row], subscription_id: int) -> list[PastEvent]:
+    """Events of keys, the newest first, with whether the subscription has a delivery of each.
+
+    Asked for are rows of tenant, key, two places that the events lie between, and a limit.
+    """
+    found = await tx.many("newer_of_key", asked)
+    had = await _had(tx, [(row[0], row[3]) for row in found], subscription_id)
+    return [PastEvent(row[0], row[1], row[2], row[4], row[5], had=row[0] in had) for row in found]
 
 
-async def _outdated(tx: Tx, deliveries: Sequence[Delivery]) -> set[int]:
-    """The events of which the subscription has a newer one of the same key by now."""
+async def _outdated(
+    tx: Tx, deliveries: Sequence[Delivery], seen: Mapping[str, EventPlace]
+) -> set[int] | None:
+    """The events of which the subscription got a newer one of their key since ``seen``.
+
+    None if more events of a key came since then than a commit looks at.
+    """
     if not deliveries:
         return set()
     await order.hold(tx, map(order.key_of, deliveries))
+    own = deliveries[0]
     asked: list[Row] = [
-        (it.event_id, it.tenant, it.order_key, it.subscription_id) for it in deliveries
+        (own.tenant, key, *seen[key], *LAST_PLACE, NEWER_MAX)
+        for key in dict.fromkeys(it.order_key for it in deliveries)
     ]
-    return {row[0] for row in await tx.many("outdated", asked)}
+    newer = await newer_of_key(tx, asked, own.subscription_id)
+    if NEWER_MAX in Counter(it.order_key for it in newer).values():
+        return None
+    outdated = {it.order_key for it in newer if it.had}
+    return {it.event_id for it in deliveries if it.order_key in outdated}
 
 
 async def _missing(tx: Tx, new: Sequence[Delivery]) -> list[Delivery]:

@@ -93,8 +93,11 @@ SELECT {pending:p}, (
 FROM pending p WHERE p.id = :id AND p.order_key IS NOT NULL;
 
 -- name: order_retained
--- Blocked deliveries that were accepted before the retention began, from the index pending_blocked.
-SELECT {pending} FROM pending WHERE order_seq > 0 AND id < :before_id ORDER BY id LIMIT :limit;
+-- The next blocked deliveries of all tenants that may be past the retention, from the index
+-- pending_blocked.
+SELECT id, tenant FROM pending
+WHERE order_seq > 0 AND id > :after_id AND id < :before_id
+ORDER BY id LIMIT :limit;
 
 -- name: order_retained_remove [sqlite]
 DELETE FROM pending WHERE id IN (SELECT value FROM json_each(:ids)) AND order_seq > 0 RETURNING {pending};

@@ -125,50 +125,27 @@ ORDER BY position, id LIMIT :limit;
 -- The first event from a position on, and when it was accepted.
 SELECT position, accepted_at FROM event WHERE position >= :position ORDER BY position, id LIMIT 1;
 
--- name: newest_of_key
--- The newest events of a key that are not older than one of them.
-SELECT id, type, length(data), position FROM event
+-- name: newer_of_key [sqlite]
+-- For each of these keys: its newest events that are newer than one event and older than another.
+SELECT id, type, length(data), last_id, order_key, position FROM event
 WHERE tenant = :tenant AND order_key = :order_key AND order_key <> ''
-AND (position, id) >= (:from_position, :from_id) AND (position, id) < (:before_position, :before_id)
+AND (position, id) > (:after_position, :after_id) AND (position, id) < (:before_position, :before_id)
 ORDER BY position DESC, id DESC LIMIT :limit;
 
--- name: outdated [sqlite]
--- Which of these events are older than another of their key that the subscription has a delivery of.
-SELECT :event_id WHERE EXISTS (
-    SELECT 1 FROM (
-        SELECT id, last_id FROM event
-        WHERE tenant = :tenant AND order_key = :order_key AND order_key <> ''
-        AND (position, id) > (SELECT position, id FROM event WHERE id = :event_id)
-        ORDER BY position DESC, id DESC LIMIT 100
-    ) AS newer
-    WHERE EXISTS (
-        SELECT 1 FROM pending p WHERE p.id > newer.id AND p.id <= newer.last_id
-        AND p.event_id = newer.id AND p.subscription_id = :subscription_id
-    ) OR EXISTS (
-        SELECT 1 FROM history h WHERE h.id > newer.id AND h.id <= newer.last_id
-        AND h.event_id = newer.id AND h.subscription_id = :subscription_id
-    )
-);
-
--- name: outdated [postgres]
-SELECT it.event_id
-FROM unnest(:event_id::bigint[], :tenant::text[], :order_key::text[], :subscription_id::bigint[])
-    AS it (event_id, tenant, order_key, subscription_id)
-WHERE EXISTS (
-    SELECT 1 FROM (
-        SELECT e.id, e.last_id FROM event e
-        WHERE e.tenant = it.tenant AND e.order_key = it.order_key AND e.order_key <> ''
-        AND (e.position, e.id) > (SELECT o.position, o.id FROM event o WHERE o.id = it.event_id)
-        ORDER BY e.position DESC, e.id DESC LIMIT 100
-    ) AS newer
-    WHERE EXISTS (
-        SELECT 1 FROM pending p WHERE p.id > newer.id AND p.id <= newer.last_id
-        AND p.event_id = newer.id AND p.subscription_id = it.subscription_id
-    ) OR EXISTS (
-        SELECT 1 FROM history h WHERE h.id > newer.id AND h.id <= newer.last_id
-        AND h.event_id = newer.id AND h.subscription_id = it.subscription_id
-    )
-);
+-- name: newer_of_key [postgres]
+SELECT e.id, e.type, length(e.data), e.last_id, it.order_key, e.position
+FROM unnest(
+    :tenant::text[], :order_key::text[], :after_position::bigint[], :after_id::bigint[],
+    :before_position::bigint[], :before_id::bigint[], :limit::bigint[]
+) AS it (tenant, order_key, after_position, after_id, before_position, before_id, size)
+CROSS JOIN LATERAL (
+    SELECT * FROM event
+    WHERE tenant = it.tenant AND order_key = it.order_key AND order_key <> ''
+    AND (position, id) > (it.after_position, it.after_id)
+    AND (position, id) < (it.before_position, it.before_id)
+    ORDER BY position DESC, id DESC LIMIT it.size
+) AS e
+ORDER BY it.order_key, e.position DESC, e.id DESC;
 
 -- name: had_by [sqlite]
 -- Which of these events a subscription has a delivery of: pending or in history, replays included.
