@@ -8,9 +8,9 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from homing.engine.core import Core
-from homing.engine.maintenance import TenantSemaphore
 from homing.engine.notice_sender import NoticeSender
 from homing.engine.settle import Settler
+from homing.engine.shared import Shared
 from homing.errors import Conflict, NotFound, TooMany
 from homing.languages.sentences import say
 from homing.policy.notices import (
@@ -21,6 +21,7 @@ from homing.policy.notices import (
     TargetKind,
     address_hash,
 )
+from homing.policy.share import Share
 from homing.policy.signature import new_secret
 from homing.ports import NoticeStore
 
@@ -37,7 +38,7 @@ class NoticeTargets:
         self, core: Core, store: NoticeStore, sender: NoticeSender, settler: Settler
     ) -> None:
         self._core, self._store, self._sender, self._settler = core, store, sender, settler
-        self._tests = TenantSemaphore(TESTS_AT_ONCE)
+        self._tests = Shared(Share(TESTS_AT_ONCE, weight=TESTS_AT_ONCE))
         self._tested: dict[int, int] = {}  # target → when it was last tested
 
     async def create(self, draft: TargetDraft) -> NoticeTarget:
@@ -138,7 +139,7 @@ class NoticeTargets:
         if len(self._tested) >= TESTED_MAX:
             self._tested.clear()
         self._tested[target_id] = now
-        async with self._tests.one(target.tenant):
+        async with self._tests.hold(target.tenant):
             return target, await self._sender.test(target)
 
     async def get(self, target_id: int) -> NoticeTarget:

@@ -21,6 +21,7 @@ from homing.languages.language import LANGUAGES, Language
 from homing.languages.sentences import say
 from homing.policy.admission import tenant_problem
 from homing.policy.keys import Role
+from homing.policy.notices import OPERATOR
 from homing.policy.sent_form import OUT_OF_DATE
 from homing.ports import KeySession
 from homing.web.body import ClientGone, read_body
@@ -76,7 +77,9 @@ class DashboardApp:
         paths = [page.path for page in PAGES if page.method == "GET"]
         self.targets = Targets(paths)  # after a sign-in
         self.readable = Targets((*paths, SIGN_IN, CONFIRM))  # in another language
-        self.renderer = Renderer(self.files, frozenset(page.path for page in PAGES))
+        self.renderer = Renderer(
+            self.files, frozenset(page.path for page in PAGES), parts.app.work.turn
+        )
 
     def routes(self) -> Iterator[BaseRoute]:
         by_path: dict[str, dict[str, Page]] = {}
@@ -147,7 +150,9 @@ class DashboardApp:
             **ROLES,
             **response.values,
         }
-        body = await self.renderer.render(response.template, values, request.language)
+        body = await self.renderer.render(
+            response.template, values, request.language, tenant=request.caller.tenant or OPERATOR
+        )
         spoken = (b"content-language", request.language.code.encode())
         return Response(response.status, body, HTML, (*response.headers, *deletion, spoken))
 

@@ -22,6 +22,7 @@ from homing.languages.language import Language
 from homing.languages.sentences import Sentence, say
 from homing.model import show_id
 from homing.policy.keys import Role
+from homing.policy.notices import OPERATOR
 from homing.policy.portal import (
     LINK,
     PortalLink,
@@ -296,7 +297,9 @@ class PortalApp:
             **shown.values,
         }
         try:
-            body = await self._renderer.render(shown.template, values, request.language)
+            body = await self._renderer.render(
+                shown.template, values, request.language, tenant=request.caller.tenant or OPERATOR
+            )
         except Exception as error:  # noqa: BLE001 - the details belong in the log
             log_unexpected(error, method="", path="/portal")
             text = " ".join(map(request.language.text, TROUBLE))
