@@ -291,6 +291,7 @@ class Delivery(Struct, frozen=True, gc=False, array_like=True):
     order_key: str = ""  # the key of its event
     order_seq: int = 0  # its place among the blocked deliveries of its key; 0: it is not blocked
     unblocked_at: int = 0  # 0: it was never blocked; negative: since the one before was dropped
+    position: int = 0  # of its commit in the order of acceptance; 0: it was not read from the store
 
     @property
     def ready_at(self) -> int:
@@ -820,7 +821,7 @@ class ReceiverState(Struct, frozen=True, omit_defaults=True):
     """What the receiver of a subscription has said about it."""
 
     gone_at: int | None = None  # it responded with 410; until a person activates it or changes URL
-    gone_upto_id: int = 0  # the highest id in use then: deliveries up to it are cancelled
+    gone_upto: int = 0  # the last position then: deliveries up to it are cancelled
     verified_at: int | None = None  # it has proved that it owns the URL
     asked_at: int | None = None  # when it was last asked for that proof
     problem: str = ""  # why it has not given it

@@ -210,7 +210,11 @@ class Homing:
     def change_subscription(
         self, subscription_id: str, **changes: Unpack[SubscriptionChanges]
     ) -> Subscription:
-        """Change the given fields; pending deliveries use the new values."""
+        """Change the given fields; pending deliveries use the new values.
+
+        A URL at another origin gets no secret that is only kept: send the token, password, client
+        key and headers with it, or remove them with None.
+        """
         return self._call(protocol.change_subscription(subscription_id, changes))
 
     def try_filters(

@@ -507,6 +507,7 @@ class ReplayJob(Struct, frozen=True, kw_only=True):
     scanned: int
     replayed: int
     skipped: int
+    waits: str = ""  # why it makes no deliveries for now; empty if it does
 
 
 # --- erasures -------------------------------------------------------------------------------
@@ -719,7 +720,7 @@ class AuditWho(Struct, frozen=True, kw_only=True):
 
 
 class AuditEntry(Struct, frozen=True, kw_only=True):
-    """One change, or the refused calls of one minute; secrets are ``****``."""
+    """One change, or calls of one minute: refused ones, and frequent changes."""
 
     id: str
     at: str

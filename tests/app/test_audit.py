@@ -32,8 +32,10 @@ from engine.world import LOG_KEY, always
 from homing.app.access import CHANGING, Caller, action_of
 from homing.app.audit import EXPORT_PAGE
 from homing.app.auth import ADMIN_CALLER
-from homing.app.refusals import OF_TENANT_MAX, TENANTS_MAX
+from homing.app.counted_calls import CHANGES_OF_TENANT_MAX, OF_TENANT_MAX, TENANTS_MAX
+from homing.app.pull import Pull
 from homing.engine.audit import AuditKeeper, AuditParts
+from homing.errors import StoreUnavailable
 from homing.model import show_id
 from homing.policy.audit import CHANGED, HIDDEN, AuditEntry
 from homing.policy.keys import Role
@@ -156,12 +158,12 @@ def test_every_changing_use_case_is_tried_and_every_other_one_changes_nothing() 
     assert {name for name, _ in CHANGING_ROUTES} == set(CHANGE)
     assert {name for name, _ in WRITING} - CHANGING == {
         "Publishing.publish",  # It has the ledger.
-        "Pull.ack",  # The reader's own row says how far it is.
+        "Pull.ack",  # It is counted per minute.
         "Events.try_filters",
         "Events.try_filters_on_latest",
         "Subscriptions.check",
         "Tenants.page",  # It sets a cookie.
-        "NoticeTargets.test",  # It sends a message and stores nothing.
+        "NoticeTargets.test",  # So is this.
     }
     assert TABLE.keys() >= CHANGING
 
@@ -363,7 +365,7 @@ def test_refused_calls_are_counted_in_one_entry_per_minute() -> None:
 
 def test_a_tenant_makes_only_a_few_entries_of_refusals_in_a_minute() -> None:
     async def story(house: House) -> None:
-        refusals = house.use_cases.audit.refusals
+        refusals = house.use_cases.audit.counted
         for number in range(10_000):
             tenant = "acme" if number % 2 else f"t{number}"
             caller = Caller(f"key {number}", Role.VIEWER, tenant, number)
@@ -404,10 +406,86 @@ def test_a_publisher_that_is_refused_is_in_the_log() -> None:
         event = {"type": "a.b", "data": 1, "tenant": "other"}
         assert (await door.client.post("/v1/events", event)).status == 403
         assert (await door.browser.sign_in(door.client.key)).status == 403
-        await house.use_cases.audit.refusals.close()
+        await house.use_cases.audit.counted.close()
         found = [it for it in await entries(house) if it.refused]
         assert sorted(it.action for it in found) == ["publishing.publish", "sessions.sign_in"]
         assert {it.tenant for it in found} == {"acme"}
+
+    live(story)
+
+
+# --- frequent changes -----------------------------------------------------------------------
+
+
+def test_acks_and_tests_of_targets_are_counted_in_one_entry_per_key_and_minute() -> None:
+    async def story(house: House) -> None:
+        door = Door(house)
+        await door.as_role(Role.MANAGER)
+        client = door.client
+        made = (await client.post(SUB, {"types": ["*"], "tenant": "acme"})).json
+        path = f"{SUB}/{made['id']}"
+        await client.get(f"{path}/events?reader=new&from=now")
+        await house.world.wait(1)
+        await client.get(f"{path}/events?reader=new&from=now")  # It is there already.
+        cursor = (await client.get(f"{path}/events")).json["cursor"]
+        for number in range(60):
+            reader = "default" if number % 3 else "other"
+            got = await client.post(f"{path}/ack", {"cursor": cursor, "reader": reader})
+            assert got.status == 200
+        refused = await client.post(f"{path}/ack", {"cursor": "x", "reader": "other"})
+        assert refused.status == 422
+        target = (await client.post(TGT, {**HOOK, "tenant": "acme"})).json
+        assert (await client.post(f"{TGT}/{target['id']}/test")).status == 200
+        count = len(await entries(house))
+        await house.world.wait(61_000)
+        found = {it.action: it for it in (await entries(house))[:-count]}
+        assert found.keys() == {"pull.ack", "pull.read", "notice_targets.test"}
+        ack = found["pull.ack"]
+        assert (ack.tenant, ack.who.name, ack.object, ack.count) == ("acme", "n", made["id"], 60)
+        calls = {f"{made['id']} default": 40, f"{made['id']} other": 20}
+        assert json.loads(ack.after) == {"calls": calls}
+        assert json.loads(found["pull.read"].after) == {"calls": {f"{made['id']} new": 1}}
+        assert (found["pull.read"].count, found["notice_targets.test"].count) == (1, 1)
+        assert found["notice_targets.test"].object == target["id"]
+        await house.world.wait(61_000)
+        assert len(await entries(house)) == count + 3
+        assert client.key is not None
+        await door.browser.sign_in(client.key)
+        page = text(await door.browser.get("/audit"))
+        assert "pull.ack" in page
+        assert "60 times" in page
+
+    live(story)
+
+
+def test_counted_changes_are_bounded_and_wait_for_a_store_that_fails() -> None:
+    async def story(house: House) -> None:
+        counted, add = house.use_cases.audit.counted, house.world.audit.add_counted
+        for number in range(10_000):
+            tenant = "acme" if number % 2 else f"t{number % 10}"
+            caller = Caller(f"key {number % 999}", Role.MANAGER, tenant, number % 999)
+            counted.changed(caller, Pull.ack, tenant=tenant, object_id=f"sub_{number}")
+
+        async def failing(_: list[AuditEntry]) -> None:
+            raise StoreUnavailable
+
+        async def without_reply(given: list[AuditEntry]) -> None:
+            await add(given)
+            raise StoreUnavailable
+
+        for broken in (failing, without_reply):
+            house.world.audit.add_counted = broken  # type: ignore[method-assign, assignment]
+            await house.world.wait(61_000)
+        house.world.audit.add_counted = add  # type: ignore[method-assign]
+        await house.world.wait(61_000)
+        found = await entries(house)
+        assert sum(it.count for it in found) == 10_000
+        mine = [it for it in found if it.tenant == "acme"]
+        assert len(mine) == CHANGES_OF_TENANT_MAX + 1
+        assert "several keys" in {it.who.name for it in mine}
+        assert all(len(it.after) < 4_000 for it in found)
+        await house.world.wait(61_000)
+        assert len(await entries(house)) == len(found)
 
     live(story)
 

@@ -249,6 +249,7 @@ PARTS = {
     "Search.examples",
     "Status.certificates",
     "Status.condition",
+    "Status.kept_policies",
     "WorkfrontSubscriptions.endpoints_of",
 }
 # Operations that need no key.

@@ -13,7 +13,7 @@ from homing.engine.options import EngineOptions
 from homing.errors import StoreUnavailable
 from homing.model import Endpoint
 from homing.ports import FleetState, Member
-from homing.sim.loop import VirtualClock, run_virtual
+from homing.sim.loop import START_MS, VirtualClock, run_virtual
 from homing.store.admin import Admin
 from homing.store.flow import Flow
 from homing.store.leases import Leases
@@ -69,14 +69,17 @@ class FleetWorld(World):
         db = await SqliteDb.open(":memory:")
         return cls(clock, db, ScriptedSender(clock), options or EngineOptions(), clock.now())
 
-    async def join(self, *, delivers: bool = True) -> Machine:
+    async def join(self, *, delivers: bool = True, ahead_ms: int = 0) -> Machine:
+        """Start another process, whose clock is ahead of the database's by so much."""
         number = len(self.machines) + 1
+        loop = asyncio.get_running_loop()
+        clock = VirtualClock(loop, start_ms=START_MS + ahead_ms) if ahead_ms else self.clock
         beats = Beats(self.db, self.clock.now)
         role = "both" if delivers else "api"
         me = await beats.join(
             name=f"here:{number}", role=role, delivers=delivers, lease_ms=LEASE_MS
         )
-        sender, bus = ScriptedSender(self.clock), LocalBus(self.air)
+        sender, bus = ScriptedSender(clock), LocalBus(self.air)
         sender.scripts = self.sender.scripts
         self.views = Views(self.db)
         engine = await Engine.start(
@@ -84,7 +87,7 @@ class FleetWorld(World):
             admin=Admin(self.db, node=me.node),
             views=self.views,
             sender=sender,
-            clock=self.clock,
+            clock=clock,
             options=self.options,
             fleet=FleetParts(store=beats, bus=bus, me=me, lease_ms=LEASE_MS),
             notices=NoticeParts(Notices(self.db, node=me.node)),

@@ -282,6 +282,76 @@ def test_a_newer_event_that_does_not_match_keeps_none_away_and_one_that_came_doe
     live(story)
 
 
+@pytest.mark.parametrize("came", ["live", "by a backfill"])
+@pytest.mark.parametrize("others", [0, 250])
+def test_with_latest_no_older_event_comes_after_a_newer_one_that_does_not_match_now(
+    others: int, came: str
+) -> None:
+    """However many events of the key lie after it that the subscription never wanted."""
+
+    async def story(world: World) -> None:
+        draft = EventDraft("default", "old.a", b'{"n": 0}', order_key="x")
+        await world.engine.publish([draft])
+        if came == "live":
+            sub = await world.subscribe(A, "a.*", order=Order.LATEST)
+        await publish(world, "x", 1)
+        if came != "live":
+            sub = await world.subscribe(A, "a.*", order=Order.LATEST)
+            await done(world, await world.engine.start_backfill(past(sub)))
+        await world.wait(SECOND)
+        other = EventDraft("default", "b.b", b"{}", order_key="x")
+        for _ in range(others):
+            await world.engine.publish([other])
+        sub = await world.engine.change(sub.id, changed(types=("old.*",)))
+        assert await world.engine.count_past(past(sub)) == (0, True)
+        job = await done(world, await world.engine.start_backfill(past(sub)))
+        assert (job.state, job.replayed, job.skipped) == ("done", 0, 0)
+        await world.wait(MINUTE)
+        assert [number(hit) for hit in world.sender.hits] == [1]
+        await balanced(world)
+
+    live(story)
+
+
+@pytest.mark.parametrize("look_max", [1, 7, 1_000])
+def test_a_step_that_cannot_find_the_newest_of_a_key_goes_on_in_the_next(
+    monkeypatch: pytest.MonkeyPatch, look_max: int
+) -> None:
+    async def story(world: World) -> None:
+        other = EventDraft("default", "b.b", b"{}", order_key="x")
+        await publish(world, "x", 0)
+        await publish(world, "y", 1)
+        await publish(world, "x", 2)
+        for _ in range(30):
+            await world.engine.publish([other])
+        await publish(world, "z", 3)
+        sub = await world.subscribe(A, "a.*", order=Order.LATEST)
+        monkeypatch.setattr("homing.engine.replay.LOOK_MAX", look_max)
+        job = await done(world, await world.engine.start_backfill(past(sub)))
+        assert (job.state, job.replayed, job.skipped) == ("done", 3, 0)
+        await world.wait(MINUTE)
+        assert sorted(number(hit) for hit in world.sender.hits) == [1, 2, 3]
+        await balanced(world)
+
+    live(story)
+
+
+def test_a_dry_run_counts_the_events_of_a_key_that_it_looks_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story(world: World) -> None:
+        await publish(world, "x", 0)
+        other = EventDraft("default", "b.b", b"{}", order_key="x")
+        for _ in range(30):
+            await world.engine.publish([other])
+        sub = await world.subscribe(A, "a.*", order=Order.LATEST)
+        assert await world.engine.count_past(past(sub)) == (1, True)
+        monkeypatch.setattr("homing.engine.replay.COUNT_MAX", 40)
+        assert await world.engine.count_past(past(sub)) == (0, False)
+
+    live(story)
+
+
 def test_a_job_whose_begin_was_not_answered_runs_although_it_is_not_found_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -177,6 +177,19 @@ def test_a_process_that_comes_back_after_its_lease_knows_what_was_deleted_meanwh
     fleet(story)
 
 
+def test_the_first_signing_key_of_a_tenant_is_in_the_key_set_of_every_process() -> None:
+    """A receiver that meets it in a request finds it, whichever process it asks."""
+
+    async def story(world: FleetWorld) -> None:
+        one, other = await two(world)
+        world.air.cut = True
+        await one.engine.subscribe(world.draft(URL, signature=Signature.ED25519))
+        (key,) = one.engine.public_keys("default")
+        assert other.engine.public_keys("default") == (key,)
+
+    fleet(story)
+
+
 def test_a_rotation_of_signing_keys_is_answered_when_every_process_signs_with_the_new_key() -> None:
     async def story(world: FleetWorld) -> None:
         await two(world)

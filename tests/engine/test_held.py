@@ -106,7 +106,7 @@ def test_retries_that_wait_for_a_slot_keep_no_first_attempt_from_being_read() ->
         await world.engine.enable((await world.endpoint(OTHER)).id, by="ann")
         await world.publish("little", data={})
         await world.wait(100)
-        assert len(world.hits(OTHER)) == 3
+        assert len(world.hits(OTHER)) == 2  # The other one was held back: it is in the retry lane.
         await world.wait(10 * MINUTE)
         assert {row.status for row in await world.deliveries()} == {Status.DELIVERED}
 

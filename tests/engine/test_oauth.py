@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from engine.world import DAY, MINUTE, SECOND, Hit, Reply, World, live
+from engine.world import DAY, MINUTE, SECOND, Hit, Reply, World, balanced, changed, live
 from homing.engine.options import EngineOptions
-from homing.model import Attempt, Decided, Failure, Outcome, State, Status
+from homing.model import Attempt, Decided, Failure, Outcome, State, Status, Subscription
 from homing.policy.health import HealthRules
 from homing.policy.outage import OutageRules, OutageState
 from homing.policy.presets import PRESETS
@@ -297,5 +299,84 @@ def test_basic_authentication_is_sent_and_masked() -> None:
         row = await world.only_delivery()
         (attempt,) = await attempts_of(world, row.delivery.id)
         assert b"authorization: Basic ****\r\n" in attempt.request_headers
+
+    live(story)
+
+
+OTHER = "https://b.example/hook"
+
+
+async def _change_both(world: World, made: Subscription, event: str) -> None:
+    del event
+    new = {"url": OTHER, "oauth_client_id": "you", "oauth_client_secret": "new"}
+    await world.engine.change(made.id, changed(**new))
+
+
+async def _delete(world: World, made: Subscription, event: str) -> None:
+    del event
+    await world.engine.unsubscribe(made.id)
+
+
+async def _pause(world: World, made: Subscription, event: str) -> None:
+    del event
+    await world.engine.pause(made.id)
+
+
+async def _erase_event(world: World, made: Subscription, event: str) -> None:
+    await world.engine.erasures.erase_event(made.tenant, event)
+
+
+async def _erase_tenant(world: World, made: Subscription, event: str) -> None:
+    del event
+    await world.engine.erasures.erase_tenant(made.tenant)
+
+
+def _sent(world: World) -> list[tuple[str, str]]:
+    """Where requests went, and with which tokens."""
+    found = [(hit.url, hit.headers.get("authorization", "")) for hit in world.sender.hits]
+    return [(url, own[7:]) for url, own in found if own.startswith("Bearer ")]
+
+
+def _token_of_the_client(hit: Hit) -> Reply:
+    basic = b64decode(hit.headers["authorization"].removeprefix("Basic ")).decode()
+    body = f'{{"access_token": "{basic.replace(":", "-")}", "expires_in": 3600}}'
+    return Reply(excerpt=body.encode(), latency_ms=3 * SECOND)
+
+
+@pytest.mark.parametrize("act", [_change_both, _delete, _pause, _erase_event, _erase_tenant])
+@pytest.mark.parametrize("waits", ["for its first token", "for another one after a 401"])
+def test_a_request_that_waits_for_a_token_is_not_sent_after_a_change_is_answered(
+    act: Callable[[World, Subscription, str], Awaitable[None]], waits: str
+) -> None:
+    async def story(world: World) -> None:
+        codes = [401] if waits == "for another one after a 401" else []
+        world.sender.scripts[TOKEN_URL] = _token_of_the_client
+        world.sender.scripts[URL] = lambda _: Reply(code=codes.pop() if codes else 200)
+        made = await world.subscribe(URL, **OAUTH)
+        receipt = await world.publish()
+        await world.wait(4 * SECOND if codes else SECOND)
+        before = _sent(world)
+        assert before == [(URL, "me-s3cret")] * bool(waits == "for another one after a 401")
+        await act(world, made, receipt.key)
+        await world.wait(10 * MINUTE)
+        after = [(OTHER, "you-new")] if act is _change_both else []
+        assert _sent(world) == before + after
+        await balanced(world)
+
+    live(story)
+
+
+def test_a_request_that_waits_for_a_token_is_sent_although_another_tenant_changes() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[TOKEN_URL] = _token_of_the_client
+        await world.subscribe(URL, **OAUTH)
+        other = await world.subscribe(OTHER, tenant="other")
+        await world.publish()
+        await world.publish(tenant="other", key="e1")
+        await world.wait(SECOND)
+        await world.engine.change(other.id, changed(description="new"))
+        await world.engine.erasures.erase_event("other", "e1")
+        await world.wait(5 * SECOND)
+        assert _sent(world) == [(URL, "me-s3cret")]
 
     live(story)

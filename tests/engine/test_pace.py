@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+
+import pytest
 
 from engine.fleet_world import FleetWorld, fleet
 from engine.world import MINUTE, SECOND, Reply, World, balanced, changed, live
 from homing.engine.options import EngineOptions
+from homing.errors import NotFound, TooMany
 from homing.model import Lane, Status
 from homing.ports import DueAsk, DueRows
 
@@ -165,6 +169,99 @@ def test_one_host_is_spared_over_all_tenants() -> None:
         assert len(free) == 10
 
     live(story, EngineOptions(host_rate_per_second=10))
+
+
+def test_test_sends_keep_to_the_rate_of_a_host_and_take_turns_by_tenant() -> None:
+    async def story(world: World) -> None:
+        greedy = await world.subscribe("https://busy.example/greedy", tenant="greedy")
+        modest = await world.subscribe("https://busy.example/modest", tenant="modest")
+        await world.subscribe("https://busy.example/quiet", tenant="quiet")
+        tests = [asyncio.create_task(world.engine.test_send(greedy.id)) for _ in range(200)]
+        await world.wait(500)
+        assert len(world.sender.hits) <= 6
+        one = asyncio.create_task(world.engine.test_send(modest.id))
+        await world.publish(tenant="quiet")
+        await world.wait(SECOND)
+        assert (await one).code == 200  # It waits for one turn of each other tenant.
+        assert {row.status for row in await world.deliveries(tenant="quiet")} == {Status.DELIVERED}
+        await world.wait(30 * SECOND)
+        assert within([hit.at for hit in world.sender.hits], 10)
+        refused = [it.exception() for it in tests if it.exception() is not None]
+        assert 0 < len(refused) < 200
+        assert all(isinstance(it, TooMany) and "10 requests" in it.detail for it in refused)
+        assert len(world.sender.hits) == 200 - len(refused) + 2
+        await world.engine.test_send(greedy.id)  # Nothing is left over.
+        await balanced(world)
+
+    live(story, EngineOptions(host_rate_per_second=10))
+
+
+def test_a_test_send_does_not_wait_long_for_a_slow_host_and_one_that_left_holds_no_turn() -> None:
+    async def story(world: World) -> None:
+        subscription = await world.subscribe(URL, "a.*")
+        await world.engine.test_send(subscription.id)
+        begun = world.clock.now()
+        left = asyncio.create_task(world.engine.test_send(subscription.id))
+        await world.wait(SECOND)
+        left.cancel()
+        with pytest.raises(TooMany) as refused:
+            await world.engine.test_send(subscription.id)
+        assert world.clock.now() - begun <= 15 * SECOND
+        assert refused.value.after_ms > 0
+        await world.publish("a.b")
+        await world.wait(101 * SECOND - (world.clock.now() - begun))
+        assert {row.status for row in await world.deliveries()} == {Status.DELIVERED}
+        assert len(world.sender.hits) == 2
+
+    live(story, EngineOptions(host_rate_per_second=0.01))
+
+
+def test_a_turn_for_which_nothing_waits_any_more_passes() -> None:
+    async def story(world: World) -> None:
+        subscription = await world.subscribe(URL)
+        await world.engine.test_send(subscription.id)
+        with pytest.raises(TooMany):
+            await world.engine.test_send(subscription.id)
+        await world.wait(2 * MINUTE)
+        await world.publish()
+        await world.wait(SECOND)
+        await world.publish()
+        await world.wait(2 * MINUTE)
+        assert {row.status for row in await world.deliveries()} == {Status.DELIVERED}
+        assert len(world.hits()) == 3
+        await balanced(world)
+
+    live(story, EngineOptions(host_rate_per_second=0.02))
+
+
+def test_a_test_send_that_waited_is_not_sent_to_a_subscription_that_is_gone() -> None:
+    async def story(world: World) -> None:
+        subscription = await world.subscribe(URL)
+        await world.engine.test_send(subscription.id)
+        test = asyncio.create_task(world.engine.test_send(subscription.id))
+        await world.wait(SECOND)
+        await world.engine.unsubscribe(subscription.id)
+        await world.wait(2 * SECOND)
+        assert isinstance(test.exception(), NotFound)
+        assert len(world.sender.hits) == 1
+
+    live(story, EngineOptions(host_rate_per_second=0.5))
+
+
+def test_a_test_send_at_a_busy_host_has_its_turn_beside_a_backlog() -> None:
+    async def story(world: World) -> None:
+        subscription = await world.subscribe(URL)
+        for _ in range(100):
+            await world.publish()
+        await world.wait(SECOND)
+        begun = world.clock.now()
+        assert (await world.engine.test_send(subscription.id)).code == 200
+        assert world.clock.now() - begun <= SECOND
+        await world.wait(25 * SECOND)
+        assert {row.status for row in await world.deliveries()} == {Status.DELIVERED}
+        assert within([hit.at for hit in world.sender.hits], 5)
+
+    live(story, EngineOptions(host_rate_per_second=5))
 
 
 def test_a_rate_spends_nothing_when_the_receiver_fails() -> None:

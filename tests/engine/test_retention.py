@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from engine.world import DAY, World, balanced, live
+from engine.world import DAY, HOUR, World, always, balanced, live
 from homing.engine.options import EngineOptions
+from homing.model import Order, Reason, Status
 
 
 def test_every_tenant_keeps_its_events_for_its_own_time() -> None:
@@ -29,6 +30,30 @@ def test_every_tenant_keeps_its_events_for_its_own_time() -> None:
 
     options = EngineOptions(
         retention_ms=5 * DAY, tenant_retention_ms={"short": 2 * DAY, "long": 15 * DAY}
+    )
+    live(story, options)
+
+
+def test_blocked_deliveries_are_dropped_after_their_own_tenants_retention() -> None:
+    async def story(world: World) -> None:
+        tenants = ("short", "usual")
+        for tenant in tenants:
+            url = f"https://{tenant}.example/"
+            world.sender.scripts[url] = always(500)
+            await world.subscribe(url, tenant=tenant, order=Order.KEY)
+            for _ in range(10):
+                await world.publish(tenant=tenant, order_key="x")
+        await world.wait(3 * DAY + 2 * HOUR)
+
+        pending = [len(await world.deliveries(tenant=it, status=Status.PENDING)) for it in tenants]
+        assert pending == [1, 9]  # One of each is not blocked any more.
+        dropped = await world.deliveries(tenant="short", status=Status.DROPPED)
+        expired = [it for it in dropped if it.reason is Reason.EXPIRED]
+        assert len(expired) == 8
+        await balanced(world)
+
+    options = EngineOptions(
+        retention_ms=5 * DAY, tenant_retention_ms={"short": 3 * DAY, "long": 15 * DAY}, step_rows=3
     )
     live(story, options)
 

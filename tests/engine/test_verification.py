@@ -12,8 +12,14 @@ from engine.world import HOUR, SECOND, Hit, Reply, World, always, changed, live
 from homing.engine.options import EngineOptions
 from homing.errors import Conflict, NotVerified, TooMany
 from homing.model import Failure, Status, Subscription, Verification
-from homing.policy.verification import HOST_PER_MINUTE_MAX
+from homing.policy.verification import (
+    ALL_PER_MINUTE_MAX,
+    ALL_RESERVE,
+    HOST_PER_MINUTE_MAX,
+    TENANT_PER_MINUTE_MAX,
+)
 
+MINUTE = 60 * SECOND
 URL, OTHER = "https://receiver.example/hook", "https://other.example/hook"
 CHALLENGE, HANDSHAKE = Verification.CHALLENGE, Verification.CLOUDEVENTS
 OPTIONS = EngineOptions(origin="homing.example")
@@ -230,6 +236,45 @@ def test_challenges_to_one_host_are_limited_over_all_tenants() -> None:
             await world.engine.verify(made.id)
         await world.wait(refused.value.after_ms)
         await world.engine.verify(made.id)
+
+    live(story)
+
+
+def test_challenges_to_one_host_are_shared_out_by_tenant() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = echoing
+
+        async def sent_by(tenant: str, most: int) -> int:
+            made = await world.subscribe(URL, tenant=tenant, verification=CHALLENGE)
+            for count in range(1, most):
+                try:
+                    await world.engine.verify(made.id)
+                except TooMany:
+                    return count
+            return most
+
+        greedy = [await sent_by(f"greedy{number}", 100) for number in range(5)]
+        assert greedy == [10, 5, 3, 1, 1]
+        for number in range(10):
+            made = await world.subscribe(URL, tenant=f"calm{number}", verification=CHALLENGE)
+            assert not made.is_unverified
+        assert len(world.sender.hits) == HOST_PER_MINUTE_MAX
+        await world.wait(MINUTE)
+        assert await sent_by("greedy0", 100) == 10
+
+    live(story)
+
+
+def test_a_few_tenants_do_not_use_up_the_challenges_of_all() -> None:
+    async def story(world: World) -> None:
+        for tenant in range(ALL_PER_MINUTE_MAX // TENANT_PER_MINUTE_MAX):
+            for number in range(TENANT_PER_MINUTE_MAX):
+                url = f"https://h{tenant}-{number}.example/"
+                await world.subscribe(url, tenant=f"greedy{tenant}", verification=CHALLENGE)
+        world.sender.scripts[URL] = echoing
+        made = await world.subscribe(URL, tenant="calm", verification=CHALLENGE)
+        assert not made.is_unverified
+        assert len(world.sender.hits) <= ALL_PER_MINUTE_MAX - ALL_RESERVE + 20
 
     live(story)
 

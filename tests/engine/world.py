@@ -26,7 +26,8 @@ from homing.model import (
 )
 from homing.net.oauth import OAuthSender
 from homing.policy.admission import EventDraft, SubscriptionDraft, draft_of
-from homing.policy.audit import AuditDraft
+from homing.policy.audit import AuditDraft, Head, head_mac
+from homing.policy.encryption import KeyRing
 from homing.ports import DeliveryFilter, DeliveryRow, Mail, Receipt, Request, Response
 from homing.ports.audit import present_act
 from homing.ports.tracing import SpanExporter
@@ -34,16 +35,22 @@ from homing.sim.loop import VirtualClock, run_virtual
 from homing.store.admin import Admin
 from homing.store.audit import Audit
 from homing.store.audited import Audited, Auditor
+from homing.store.encryption import (
+    EncryptedAdmin,
+    EncryptedNotices,
+    EncryptedViews,
+    FieldCipher,
+)
 from homing.store.flow import Flow
 from homing.store.notices import Notices
 from homing.store.pull import Pulls
 from homing.store.sqlite import SqliteDb
-from homing.store.tx import Db
 from homing.store.views import Views
 from referee import accepted_by_both, accepted_v1a, clock_at
 
 HITS_CHECKED = 20
 LOG_KEY = b"k" * 32  # of the audit log
+FIELDS = FieldCipher(KeyRing((b"e" * 32,)))  # as in every server, the store has only ciphertext
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 
 
@@ -145,30 +152,25 @@ class ScriptedMailer:
     async def close(self) -> None: ...
 
 
-class Witness(Admin):
+class Witness(EncryptedAdmin):
     """The admin store; it remembers every secret and key that was ever used to sign."""
 
-    def __init__(self, db: Db, secrets: set[str]) -> None:
-        super().__init__(db)
+    def __init__(self, store: Any, secrets: set[str]) -> None:
+        super().__init__(store, FIELDS)
         self._seen = secrets
 
     async def create_subscription(
-        self, subscription: Subscription, *, endpoint: Endpoint | None, **audit: Any
+        self, subscription: Subscription, *, endpoint: Endpoint | None, **more: Any
     ) -> Subscription:
         self._seen.update(one.value for one in subscription.secrets)
-        return await super().create_subscription(subscription, endpoint=endpoint, **audit)
+        return await super().create_subscription(subscription, endpoint=endpoint, **more)
 
     async def change_subscription(
-        self,
-        subscription: Subscription,
-        *,
-        endpoint: Endpoint | None,
-        cleanup_job_id: int,
-        **audit: Any,
+        self, subscription: Subscription, *, endpoint: Endpoint, cleanup_job_id: int
     ) -> Subscription:
         self._seen.update(one.value for one in subscription.secrets)
         return await super().change_subscription(
-            subscription, endpoint=endpoint, cleanup_job_id=cleanup_job_id, **audit
+            subscription, endpoint=endpoint, cleanup_job_id=cleanup_job_id
         )
 
     async def change_pair(
@@ -178,16 +180,15 @@ class Witness(Admin):
         *,
         endpoint: Endpoint,
         cleanup_job_ids: tuple[int, int],
-        **audit: Any,
     ) -> Subscription:
         self._seen.update(one.value for it in (subscription, twin) for one in it.secrets)
         return await super().change_pair(
-            subscription, twin, endpoint=endpoint, cleanup_job_ids=cleanup_job_ids, **audit
+            subscription, twin, endpoint=endpoint, cleanup_job_ids=cleanup_job_ids
         )
 
-    async def set_signing_keys(self, keys: SigningKeys, **audit: Any) -> SigningKeys:
+    async def set_signing_keys(self, keys: SigningKeys) -> SigningKeys:
         self._seen.update(one.value for one in keys.keys)
-        return await super().set_signing_keys(keys, **audit)
+        return await super().set_signing_keys(keys)
 
 
 class LaxAuditor(Auditor):
@@ -225,12 +226,15 @@ class World:
         return world
 
     async def start(self) -> None:
-        self.flow, self.views = Flow(self.db), Views(self.db)
+        self.flow = Flow(self.db)
+        self.views = cast("Views", EncryptedViews(Views(self.db), FIELDS))
         self.pulls = Pulls(self.db)
         self.audit = Audit(self.db)
+        if await self.audit.log_key() is None:
+            await self.audit.set_log_key("", before=None, mac=head_mac(LOG_KEY, Head()))
         self.auditor = LaxAuditor(LOG_KEY, Ids(after=await self.audit.last_id()))
         self.auditor.now = self.clock.now
-        self.admin = cast("Admin", Audited(Witness(self.db, self.secrets), self.auditor))
+        self.admin = cast("Admin", Witness(Audited(Admin(self.db), self.auditor), self.secrets))
         self.engine = await Engine.start(
             flow=self.flow,
             admin=self.admin,
@@ -239,7 +243,7 @@ class World:
             clock=self.clock,
             options=self.options,
             notices=NoticeParts(
-                cast("Notices", Audited(Notices(self.db), self.auditor)),
+                cast("Notices", EncryptedNotices(Audited(Notices(self.db), self.auditor), FIELDS)),
                 self.mailer,
                 NoticeOptions("https://homing.example", "m.example"),
             ),

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -234,6 +235,37 @@ def test_a_tenant_moves_between_running_servers_while_it_publishes(
     sent = len(set(publishers.accepted))
     assert ledger["accepted"] == ledger["delivered"] == sent == len(came)
     assert sum(came.values()) == sent, "what was in flight was settled before the copy"
+
+
+@pytest.mark.long
+def test_acks_during_a_move_are_done_or_told_where_the_tenant_is(
+    databases: Databases, tmp_path: Path
+) -> None:
+    source = make_cell(tmp_path / "one", databases, nodes=NODES[0])
+    target = make_cell(tmp_path / "two", databases, nodes=NODES[1])
+    over, seen = threading.Event(), Counter[int]()
+    with receivers() as (good, bad), source.serving(), target.serving():
+        tenant = fill(source, ACME, good, bad)
+        path, cursor = f"/v1/subscriptions/{tenant.stream}/ack", {"cursor": tenant.cursor}
+
+        def ack() -> None:
+            while not over.is_set():
+                seen[source.ask("POST", path, cursor, key=tenant.manager).status] += 1
+
+        threads = [threading.Thread(target=ack) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        try:
+            until(lambda: seen[200] > 20)
+            source.terminal.well(*arguments(source, target))
+            told = seen[503]
+            until(lambda: seen[503] > told + 20)
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()
+        assert target.ask("POST", path, cursor, key=tenant.manager).status == 200
+    assert seen.keys() == {200, 503}
 
 
 @pytest.mark.long
@@ -472,6 +504,49 @@ def test_nothing_is_removed_from_a_source_that_loses_its_mark_meanwhile(
     done = source.terminal.run(*arguments(source, target))
     assert (done.code, "Both serve the tenant now" in done.err) == (2, True), done.err
     assert len(query(source.address, "SELECT * FROM ledger")) == 1
+
+
+def test_rows_are_removed_only_when_every_process_of_the_source_knows_that_the_tenant_has_left(
+    databases: Databases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that does not know it would find nothing, and answer 404 instead of 503."""
+    source = make_cell(tmp_path / "one", databases, nodes=NODES[0])
+    target = make_cell(tmp_path / "two", databases, nodes=NODES[1])
+    add_rows(source.address, ACME)
+    mover, known_at_removal = tenant_mover.TenantMover, list[tuple[int, int]]()
+    copy_audit, remove = mover._copy_audit, mover._remove
+
+    async def begin_slowly(self: tenant_mover.TenantMover) -> int:
+        await self._source.db.raw(lambda run: run(SLOW_PROCESS))
+        return await copy_audit(self)
+
+    async def noted(self: tenant_mover.TenantMover, *args: Any, **more: Any) -> None:
+        found = await self._source.db.raw(lambda run: run(KNOWS))
+        known_at_removal.append(found[0])
+        await remove(self, *args, **more)
+
+    def catch_up() -> None:
+        until(lambda: query(target.address, "SELECT 1 FROM tenant_move WHERE step = 'arrived'"))
+        time.sleep(0.3)
+        query(source.address, "UPDATE process SET catalog_version = 9000000000000 WHERE id = 77")
+
+    monkeypatch.setattr(mover, "_copy_audit", begin_slowly)
+    monkeypatch.setattr(mover, "_remove", noted)
+    slow = threading.Thread(target=catch_up)
+    slow.start()
+    source.terminal.well(*arguments(source, target))
+    slow.join()
+    ((known, left),) = known_at_removal
+    assert known >= left
+    assert query(source.address, "SELECT * FROM ledger") == []
+
+
+# A process of the source that has not read the catalog since the switch.
+SLOW_PROCESS = (
+    "INSERT INTO process (id, node, name, role, delivers, started_at, expires_at, catalog_version)"
+    " VALUES (77, 77, 'slow', 'both', 1, 0, 9000000000000, 0)"
+)
+KNOWS = "SELECT p.catalog_version, m.version FROM process p, tenant_move m WHERE p.id = 77"
 
 
 @pytest.mark.long

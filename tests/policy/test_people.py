@@ -45,10 +45,27 @@ def test_a_rule_is_read_or_refused(text: str, rule: PersonRule | None) -> None:
         ("group:ops", "bob", ("dev", "OPS"), True),
         ("group:ops", "group:ops", (), False),
         ("ops", "bob", ("ops",), False),
+        # Unicode folds these characters to ASCII; a directory may have both names.
+        ("boss@example.com", "bo\u017fs@example.com", (), False),  # long s
+        ("kim@example.com", "\u212aim@example.com", (), False),  # the sign of Kelvin
+        ("strasse@example.com", "straße@example.com", (), False),
+        ("*@kb.example", "ada@\u212ab.example", (), False),
+        ("group:ops", "bob", ("op\u017f",), False),
+        ("\u017fam@example.com", "sam@example.com", (), False),
+        ("ärztin@example.com", "Ärztin@example.com", (), False),  # only ASCII letters are folded
+        ("ärztin@example.com", "ärztIN@example.com", (), True),
     ],
 )
 def test_whom_a_rule_fits(who: str, person: str, groups: tuple[str, ...], fits: bool) -> None:
     assert PersonRule(who, Role.VIEWER, "acme").fits(person, groups) is fits
+
+
+@given(st.text(min_size=1, max_size=40), st.text(min_size=1, max_size=40))
+def test_two_names_are_one_person_only_if_they_differ_in_ascii_letters(one: str, two: str) -> None:
+    for person in (two, one.upper(), one.lower(), one.casefold(), one.swapcase()):
+        fits = PersonRule(one.replace("*", "x"), Role.ADMIN, None).fits(person, ())
+        same = one.replace("*", "x").encode("utf-8", "surrogatepass").lower()
+        assert fits is (person.encode("utf-8", "surrogatepass").lower() == same)
 
 
 def test_the_first_rule_that_fits_decides() -> None:

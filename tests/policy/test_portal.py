@@ -178,6 +178,8 @@ def test_origins_are_kept_once_in_their_normal_form_and_their_number_is_bounded(
     checked, problems = check_settings(PortalDraft(frame_ancestors=given_))
     assert not problems
     assert checked.frame_ancestors == ("https://a.example",)
+    _, problems = check_settings(PortalDraft(frame_ancestors=("https://\u212ab.example",)))
+    assert [it.field for it in problems] == ["frame_ancestors[0]"]
     many = tuple(f"https://a{n}.example" for n in range(ORIGINS_MAX + 1))
     _, problems = check_settings(PortalDraft(frame_ancestors=many))
     assert [it.field for it in problems] == ["frame_ancestors"]

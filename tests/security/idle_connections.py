@@ -1,8 +1,9 @@
-"""Scoreboard 36: idle connections, far more than the server may have descriptors.
+"""Connections without a key, far more than the server may have descriptors.
 
-They come from this process and come again as soon as they are closed: silent ones, halves of a
-request head, and ones that asked something once. Meanwhile each event is published once, on a new
-connection; all must be accepted and delivered.
+They come from this process and come again as soon as they are closed: idle ones (silent ones,
+halves of a request head, ones that asked something once) or forms whose bodies never end. Meanwhile
+each event is published once, on a new connection, and the sign-in page is opened as often; all
+must get their responses, and all events must be delivered.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import resource
+from collections.abc import Sequence
 from pathlib import Path
 
 from acceptance.running import Line, Receiver, Server
@@ -20,27 +22,44 @@ from security.part import Part, Toll
 OPENERS = 50  # that open connections side by side
 EVERY_S = 0.02
 RESPONSE_WITHIN_S = HEAD_WITHIN_S / 2  # before the age of idle connections makes room
+FORMS = tuple(
+    b"POST " + path + b" HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99\r\n\r\nkey="
+    for path in (b"/sign-in", b"/language", b"/confirm", b"/portal/open/x")
+)
 BOUNDLESS = "import homing.web.connections as it; it.ConnectionLimit.made = lambda *_: None; "
+IDLE_ONLY = (  # A request in progress is never closed.
+    "import homing.web.connections as it; true = it._closable; "
+    "it._closable = lambda some: true([one for one in some"
+    " if one.cycle is None or one.cycle.response_complete]); "
+)
 
 
 def idle_connection_parts(*, quick: bool, seed: int) -> list[Part]:
     """Shows what-homing-promises.md#hostile-input, of connections."""
     del seed
     published = 200 if quick else 2_000
+    forms = 2_000 if quick else 5_000
     return [
+        Part(
+            "a full server with slow forms",
+            lambda at: crowded(at, idle=forms, limit=1_024, published=published, said=FORMS),
+            lambda at: crowded(
+                at, idle=1_500, limit=1_024, published=10, said=FORMS, before=IDLE_ONLY
+            ),
+        ),
         Part(
             "5,000 idle connections",
             lambda at: crowded(at, idle=5_000, limit=1_024, published=published),
             lambda at: crowded(at, idle=1_500, limit=1_024, published=50, before=BOUNDLESS),
-        )
+        ),
     ]
 
 
 class Crowd:
     """Connections that are opened again when they are closed."""
 
-    def __init__(self, port: int, count: int) -> None:
-        self._port, self._count = port, count
+    def __init__(self, port: int, count: int, said: Sequence[bytes]) -> None:
+        self._port, self._count, self._said = port, count, said
         self.opened = self.closed = self.open = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._room = asyncio.Semaphore(OPENERS)
@@ -63,7 +82,7 @@ class Crowd:
                 self.opened += 1
                 self.open += 1
                 try:
-                    writer.write(SAID[number % len(SAID)])
+                    writer.write(self._said[number % len(self._said)])
                     while await reader.read(4096):
                         pass
                 finally:
@@ -73,7 +92,27 @@ class Crowd:
             await asyncio.sleep(1)
 
 
-async def crowded(folder: Path, *, idle: int, limit: int, published: int, before: str = "") -> Toll:
+async def open_once(port: int) -> int:
+    """The status of the sign-in page on a connection of its own; 0 if there was no response."""
+    line = Line(port)
+    try:
+        async with asyncio.timeout(RESPONSE_WITHIN_S):
+            return (await line.ask("GET", "/sign-in")).status
+    except (OSError, EOFError):
+        return 0
+    finally:
+        line.close()
+
+
+async def crowded(
+    folder: Path,
+    *,
+    idle: int,
+    limit: int,
+    published: int,
+    said: Sequence[bytes] = SAID,
+    before: str = "",
+) -> Toll:
     """Publish while the connections are there."""
     toll = Toll()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -86,20 +125,23 @@ async def crowded(folder: Path, *, idle: int, limit: int, published: int, before
         try:
             subscription = {"url": receiver.url, "types": ["a.*"]}
             await Line(server.port).ask("POST", "/v1/subscriptions", subscription)
-            async with Crowd(server.port, idle) as crowd:
+            async with Crowd(server.port, idle, said) as crowd:
                 async with asyncio.timeout(WITHIN_S):
                     while crowd.opened < idle:
                         await asyncio.sleep(0.05)
-                codes = []
+                codes, pages = [], []
                 for n in range(published):
                     codes.append(
                         await publish_once(server.port, f"e{n}", within_s=RESPONSE_WITHIN_S)
                     )
+                    pages.append(await open_once(server.port))
                     await asyncio.sleep(EVERY_S)
                 toll.figures |= {"opened": crowd.opened, "open": crowd.open}
-            responded = codes.count(202)
+            responded, shown = codes.count(202), pages.count(200)
             toll.fired = crowd.opened
-            toll.figures |= {"published": published, "responded": responded}
+            toll.figures |= {"published": published, "responded": responded, "pages": shown}
+            if shown < published:
+                toll.blame(f"{published - shown} of {published} sign-in pages were not shown")
             if responded < published:
                 toll.blame(f"{published - responded} of {published} publishes had no response")
             with contextlib.suppress(TimeoutError):

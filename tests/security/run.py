@@ -24,6 +24,7 @@ from security.clock_steps import clock_step_parts
 from security.dead_hosts import dead_host_parts
 from security.dear_filters import dear_filter_parts
 from security.doors import door_parts
+from security.ended_keys import ended_key_parts
 from security.idle_connections import idle_connection_parts
 from security.neighbours import neighbour_parts
 from security.outages import outage_parts
@@ -46,6 +47,7 @@ PARTS: tuple[Callable[..., list[Part]], ...] = (
     clock_step_parts,
     silent_name_parts,
     idle_connection_parts,
+    ended_key_parts,
     share_parts,
     refusing_parts,
     stall_parts,

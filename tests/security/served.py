@@ -8,6 +8,7 @@ import re
 import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Any
 
 from homing.server.http_server import HttpServer
 from homing.server.settings import Settings
@@ -61,9 +62,9 @@ async def until_end(reader: asyncio.StreamReader) -> tuple[bytes, bool]:
 
 
 @contextlib.asynccontextmanager
-async def served() -> AsyncIterator[Served]:
-    """A server on a free port."""
-    settings = Settings.of(listen="127.0.0.1:0", allow_loopback=True, grace_ms=1_000)
+async def served(**more: Any) -> AsyncIterator[Served]:
+    """A server on a free port, with these settings."""
+    settings = Settings.of(listen="127.0.0.1:0", allow_loopback=True, grace_ms=1_000, **more)
     with socket.create_server(("127.0.0.1", 0), backlog=1000) as listener:
         async with running(settings, admin_key=KEY, in_memory=True) as house:
             server = HttpServer(house.config)

@@ -218,6 +218,7 @@ async def test_no_name_leads_a_challenge_to_a_forbidden_address(
 ) -> None:
     monkeypatch.setattr(challenges, "HOST_PER_MINUTE_MAX", 10_000)
     monkeypatch.setattr(challenges, "TENANT_PER_MINUTE_MAX", 10_000)
+    monkeypatch.setattr(challenges, "ALL_PER_MINUTE_MAX", 100_000)
     turns = [*FORBIDDEN, *(f"{PUBLIC} {one}" for one in list(FORBIDDEN)[:20])]
     async with world(monkeypatch, public_url="https://homing.example") as here:
         for kind in ("challenge", "cloudevents"):

@@ -83,7 +83,7 @@ async def test_a_good_event_after_a_refused_head_is_not_accepted() -> None:
     [b"".join(b"x%d: y\r\n" % n for n in range(2 * HEADERS_MAX)), b"x: " + b"y" * READ_IN_PARTS],
     ids=["many", "one that is large"],
 )
-async def test_trailers_are_headers_too(trailers: bytes) -> None:
+async def test_trailers_count_for_the_limits_of_a_head(trailers: bytes) -> None:
     async with served() as at:
         for path in (b"/v1/events", b"/v1/subscriptions", b"/sign-in"):
             head = b"POST " + path + b" HTTP/1.1\r\n" + HOST + CHUNKED + b"\r\n"

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from starlette.types import Message
 
+from homing.app.access import ANONYMOUS
 from homing.errors import Busy, TooSlow
 from homing.web import body as body_module
 from homing.web.body import ClientGone, read_body
@@ -169,7 +170,9 @@ BODY_BYTES_MAX = 10 * SMALL_BYTES
 
 async def _read(body: _Body, budget: BodyBudget, tenant: str = "a") -> bytes:
     share = budget.of(tenant)
-    return await read_body(body, declared=None, bytes_max=BODY_BYTES_MAX, share=share)
+    return await read_body(
+        body, declared=None, bytes_max=BODY_BYTES_MAX, share=share, caller=ANONYMOUS
+    )
 
 
 @pytest.mark.parametrize(

@@ -847,11 +847,7 @@ BUGS = [
     ),
     fleet_bug(
         "a rotation of signing keys is answered while others do not act on it",
-        remove(
-            OPERATE,
-            "Operator.rotate_signing_keys",
-            "await self._ownership.wait_for_peers(new.version)",
-        ),
+        remove(OPERATE, "Operator._set_signing_keys", "await self._notify_peers(new)"),
     ),
     # --- settling
     bug(
@@ -1067,10 +1063,10 @@ BUGS = [
         replace(
             FLOW,
             "Flow.publish",
-            "blocked = await append_events(tx, accepted, node=self._node)",
+            "position, blocked = await append_events(tx, accepted, node=self._node)",
             """
             from homing.store.writes import _index_fields
-            blocked = await append_events(tx, accepted, node=self._node)
+            position, blocked = await append_events(tx, accepted, node=self._node)
             again = [it for request in requests for it in request if it not in accepted]
             await _index_fields(tx, again)
             """,
@@ -1134,7 +1130,7 @@ BUGS = [
     # --- subscriptions without a URL, and their readers
     bug(
         "the events of a batch are read in the opposite order",
-        replace(PULL_STREAMS, "append", "enumerate(ids)", "enumerate(ids[::-1])"),
+        replace(PULL_STREAMS, "advance", "enumerate(ids)", "enumerate(ids[::-1])"),
     ),
     bug(
         "an event is in one stream only, although several match",
@@ -1215,13 +1211,13 @@ BUGS = [
         replace(
             DISPATCH,
             "Dispatcher.start",
-            "subscription.receiver and is_over(subscription, delivery.id)",
+            "subscription.receiver and is_over(subscription, delivery)",
             "False",
         ),
     ),
     bug(
         "an attempt in flight is retried although its subscription is gone",
-        replace(DECIDE, "Decision._wait", "receiver.is_over(subscription, row.id)", "False"),
+        replace(DECIDE, "Decision._wait", "receiver.is_over(subscription, row)", "False"),
     ),
     bug(
         "a subscription that was activated again goes on losing its deliveries",
@@ -1332,7 +1328,7 @@ BUGS = [
     ),
     bug(
         "a row that comes back among those that were read is not read again",
-        replace(QUEUE, "EndpointQueue.read_again", "place[0] >= due_at", "False"),
+        replace(QUEUE, "EndpointQueue.read_again", "place[0] >= turn", "False"),
     ),
     bug(
         "a backfill takes events that the subscription has already",
@@ -1352,8 +1348,8 @@ BUGS = [
         replace(
             REPLAY,
             "Replayer._backfill_step",
-            "[self._delivery(subscription, it.id, now) for it in wanted]",
-            "[self._delivery(subscription, it.id, now) for it in wanted[::-1]]",
+            "[self._delivery(subscription, it.id, now) for it in wanted.events]",
+            "[self._delivery(subscription, it.id, now) for it in wanted.events[::-1]]",
         ),
     ),
     bug(
@@ -1503,6 +1499,17 @@ BUGS = [
     ),
     key_bug(
         "a backfill makes every event of a key although only the newest is wanted",
-        replace(REPLAY, "Replayer._wanted", "last[it.key] == it.id", "True"),
+        replace(
+            REPLAY, "Replayer._wanted", "it.order_key in seen and last[it.order_key] is it", "True"
+        ),
+    ),
+    key_bug(
+        "a backfill looks at a part of the newer events of a key only",
+        replace(
+            REPLAY,
+            "Replayer._is_newest",
+            "len(page) < limit and not key.is_newer(it)",
+            "not key.is_newer(it)",
+        ),
     ),
 ]

@@ -70,7 +70,7 @@ class Healing:
             for row in rows:
                 sub = reference.subs[row.delivery.subscription_id]
                 reference.must(
-                    not sub.gone or row.delivery.id > sub.gone_upto,
+                    not sub.gone or reference.deliveries[row.delivery.id].position > sub.gone_upto,
                     "S16",
                     lambda it=row: f"{name(it.delivery.id)} is pending, and its URL is gone",  # type: ignore[misc]
                 )

@@ -27,7 +27,16 @@ from simulation.health_model import (
     EndpointModel,
     whose_refusal,
 )
-from simulation.reference import Fact, Flight, Memory, Reference, Slots, Sub, name
+from simulation.reference import (
+    WRITTEN_WITHIN_MS,
+    Fact,
+    Flight,
+    Memory,
+    Reference,
+    Slots,
+    Sub,
+    name,
+)
 
 ASKED_WITHIN_MS = 5_000  # within which the store was asked for a newer event of a key
 
@@ -120,7 +129,8 @@ class RequestChecks:
         else:
             self._ordinary(memory, hit, delivery, endpoint, known)
             # The newest of a key takes the lane of an older one, which a clock set back may change.
-            if not (reference.clock_jumped and delivery.ordered):
+            swapped = reference.clock_jumped and delivery.ordered
+            if not swapped and lane != "fresh or retry":
                 self._slots(memory, endpoint, lane)
         memory.outage_checks.sent(probe=probe)
         if lane == "fresh" and reference.alone:  # Processes do not wait for each other.
@@ -141,7 +151,7 @@ class RequestChecks:
         gone_at = state.gone_at if state is not None else None
         sub = self._reference.subs[delivery.subscription_id]
         must(
-            gone_at is None or delivery.id > sub.gone_upto,
+            gone_at is None or delivery.position > sub.gone_upto,
             "S16",
             lambda: f"{hit.delivery} goes to {hit.url}, which is gone since {gone_at}",
         )
@@ -188,7 +198,15 @@ class RequestChecks:
             return "probe"
         first = delivery.attempts == 0 and not delivery.replay and not delivery.after_drop
         known = memory.known[endpoint.id]
-        return "fresh" if first and delivery.ready >= known.enabled_since else "retry"
+        by_time = delivery.ready >= known.enabled_since
+        by_place = delivery.turn >= endpoint.enabled_from
+        if first and by_time != by_place:
+            # It was accepted while the endpoint was being enabled, before or after that commit.
+            near = abs(delivery.ready - known.enabled_since) <= WRITTEN_WITHIN_MS
+            right = near or self._reference.clock_jumped or not self._reference.alone
+            self._reference.must(right, "order", lambda: f"{name(delivery.id)} is in a wrong lane")
+            return "fresh or retry"
+        return "fresh" if first and by_time else "retry"
 
     def _subscribed(self, memory: Memory, hit: Hit, sub: Sub, known: Subscription) -> None:
         same = (known.url, known.deleted_at) == (sub.now.url, sub.now.deleted_at)
@@ -469,10 +487,10 @@ class RequestChecks:
         place = (memory.life, endpoint.id, since, self._value(delivery), own)
         last = self._order.get(place)
         self._order[place] = delivery
-        if last is None or last.accepted_at < delivery.accepted_at:
+        if last is None:
             return
         reference.must(
-            last.id < delivery.id,  # Else a clock was set back between the two.
+            last.position < delivery.position,
             "order",
             lambda: f"{name(delivery.id)} goes after {name(last.id)}, accepted before it",
         )

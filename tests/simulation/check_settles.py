@@ -132,6 +132,8 @@ class SettleChecks:
         self.unblocked(newest, at=at, after_drop=retry)
         if endpoint.state == "enabled":
             newest.due, newest.due_latest = min(older.due, at), min(older.due_latest, at)
+            if not retry and older.due <= older.ready:  # It did not wait for quiet.
+                newest.turn = older.turn
 
     def superseded(self, ids: Sequence[int]) -> None:
         """These are finished because a newer event of their key waits."""
@@ -168,6 +170,7 @@ class SettleChecks:
         if reference.endpoints[delivery.endpoint_id].state == "enabled":
             reference.on_time(at, f"{name(delivery.id)} is unblocked", slack_ms=SETTLED_WITHIN_MS)
             delivery.unblocked(at, after_drop=after_drop)
+            delivery.turn = reference.acceptance.last + 1
 
     def told(self, memory: Memory, batch: SettleBatch) -> None:
         """Slots are free again, and what was decided is known."""
@@ -357,6 +360,7 @@ class SettleChecks:
         swapped = (
             self._reference.clock_jumped and self._reference.deliveries[flight.delivery_id].ordered
         )
+        swapped = swapped or flight.lane == "fresh or retry"
         lane = attempt.lane.value if swapped and not flight.probe else flight.lane
         failure = attempt.failure.value if attempt.failure is not None else None
         logged = (
@@ -500,7 +504,7 @@ class SettleChecks:
             case "cancelled", "subscription_deleted":
                 reference.must(sub.deleted, "S1", lambda: f"{name(delivery.id)} was not cancelled")
             case "cancelled", "gone":
-                right = delivery.id in by_410 or delivery.id <= sub.gone_upto
+                right = delivery.id in by_410 or delivery.position <= sub.gone_upto
                 # In a fleet another process may have accepted it before it knew.
                 right = right or (sub.gone and not reference.alone)
                 reference.must(right, "S16", lambda: f"{name(delivery.id)} was not gone")
@@ -563,7 +567,9 @@ class SettleChecks:
         gone_at = None if known is None else known.gone_at
         recent = sub.changed.at >= reference.clock() - SETTLED_WITHIN_MS
         reference.must(
-            gone_at is None or row.id > sub.gone_upto or (recent and not reference.alone),
+            gone_at is None
+            or reference.deliveries[row.id].position > sub.gone_upto
+            or (recent and not reference.alone),
             "S16",
             lambda: f"{name(row.id)} waits, and its subscription is gone since {gone_at}",
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import traceback
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from homing.model import Delivery, Endpoint, SigningKeys, Subscription, Work, id_time
@@ -21,12 +21,15 @@ from homing.ports import (
     KeyRelease,
     NewEvent,
     ProbeTaken,
+    Published,
     Receipt,
     ReplayJob,
     Response,
     SettleResult,
 )
+from homing.ports.admin import EventPlace
 from homing.ports.erasures import Erasable
+from homing.ports.flow import Retention
 from homing.sim.world import Hit, Watch
 from simulation.check_requests import RequestChecks
 from simulation.check_settles import (
@@ -189,13 +192,13 @@ class Checker(Watch):
         memory: Memory,
         requests: Sequence[Sequence[NewEvent]],
         *,
-        result: list[Any],
+        result: Published,
         catalog_version: int,
         number: int,
     ) -> None:
         del catalog_version, number
         stored: list[NewEvent] = []
-        for request, response in zip(requests, result, strict=True):
+        for request, response in zip(requests, result.results, strict=True):
             if not isinstance(response, list):
                 continue
             for new, receipt in zip(request, response, strict=True):
@@ -375,6 +378,7 @@ class Checker(Watch):
             reference.asked[event.id] = given
         reference.keys[event.tenant, event.key] = event.id
         reference.facts[event.id] = fact
+        reference.places[event.id] = len(reference.places)
         reference.fan_out[event.id] = len(new.deliveries)
         wanted = {it.id for it in reference.subs.values() if it.matches(*fact.for_whom)}
         if about is not None:
@@ -554,7 +558,7 @@ class Checker(Watch):
             never = [it for it in alive if not waiting[it].attempts]
             later = [it for it in alive if it > before[1]]
             right = (never or later or alive or [0])[0]
-            oldest = min(never, key=lambda it: (waiting[it].accepted_at, it), default=right)
+            oldest = min(never, key=lambda it: waiting[it].position, default=right)
             reference.must(
                 chosen in {right, oldest, *_earliest_due(waiting, never)},
                 "probe",
@@ -721,7 +725,7 @@ class Checker(Watch):
         )
         self._walk_again(sub.id)
         sub.now, sub.changed, sub.responded = result, self._change(memory), False
-        sub.gone_upto = max(reference.deliveries, default=0)
+        sub.gone_upto = reference.acceptance.last
         reference.unsure.add(result.endpoint_id)
         reference.counts["subscription_gone"] += 1
         reference.say(f"gone {sub.id} at {result.url}")
@@ -790,7 +794,7 @@ class Checker(Watch):
             reference.must(right, "order", lambda: f"{result.touched} changed, not {touched}")
             return
         if sub.gone and not sub.deleted:
-            mine = [it for it in mine if it.id <= sub.gone_upto]
+            mine = [it for it in mine if it.position <= sub.gone_upto]
         reference.must(
             len(mine) == result.touched, "S1", lambda: f"{cleanup_job}: {result}, not {len(mine)}"
         )
@@ -854,15 +858,24 @@ class Checker(Watch):
         self._settle_checks.next_ones(keys, result, dropped=frozenset())
 
     def _done_expire_blocked(
-        self, _: Memory, *, result: int, before: int, now: int, limit: int, epoch: int = 0
+        self,
+        _: Memory,
+        keep: Retention,
+        *,
+        result: tuple[int, int | None],
+        after_id: int,
+        now: int,
+        limit: int,
+        epoch: int = 0,
     ) -> None:
-        del now, epoch
+        del now, epoch, limit
         old = [
             it
             for it in self.reference.deliveries.values()
-            if it.blocked and it.status == "pending" and it.accepted_at < before
+            if it.blocked and it.status == "pending" and it.id > after_id
+            if it.accepted_at < keep.of(it.tenant)
         ]
-        for delivery in sorted(old, key=lambda it: it.id)[: min(limit, result)]:
+        for delivery in sorted(old, key=lambda it: it.id)[: result[0]]:
             self.reference.finish(delivery, "dropped", "expired")
 
     # --- endpoints and deliveries ------------------------------------------------------------
@@ -948,8 +961,9 @@ class Checker(Watch):
         result: bool,
         after: ReplayJob,
         new: Sequence[Delivery],
+        seen: Mapping[str, EventPlace],
     ) -> None:
-        del after
+        del after, seen
         made = self.replayed.setdefault(job.id, [])
         if job.filter.backfill:
             for row in new if result else ():
@@ -984,7 +998,7 @@ class Checker(Watch):
             lambda: f"{name(row.id)} is of an event that {sub.id} does not want",
         )
         must(
-            not made or made[-1].event_id < row.event_id,
+            not made or reference.places[made[-1].event_id] < reference.places[row.event_id],
             "backfill",
             lambda: f"{name(row.id)} comes after a later event",
         )

@@ -86,6 +86,13 @@ def once() -> Timetable:
 
 
 @dataclass
+class Acceptance:
+    """How many deliveries were committed so far, and endpoints enabled."""
+
+    last: int = 0
+
+
+@dataclass
 class DeliveryModel:
     """What is promised of one delivery."""
 
@@ -113,6 +120,8 @@ class DeliveryModel:
     paused: int = 0  # by how much the pauses of its subscription have moved its times
     key: str = ""  # of its event
     place: int = 0  # in the order of commits
+    position: int = 0  # in the order of acceptance of all deliveries
+    turn: int = 0  # the same, as if it were accepted when it was unblocked
     ordered: bool = False  # its subscription had an order when it was accepted
     blocked: bool = False  # it waits for others of its key
     freed: bool = False  # its subscription has no order any more
@@ -215,6 +224,8 @@ class EndpointModel:
     url: str
     numbers: Numbers
     enabled_since: int
+    acceptance: Acceptance = field(default_factory=Acceptance)
+    enabled_from: int = 0  # what is accepted from this position on is fresh
     since: int = 0
     state: str = "enabled"
     attempts: int = 0
@@ -232,6 +243,12 @@ class EndpointModel:
 
     def __post_init__(self) -> None:
         self.since = self.enabled_since
+        self.enabled_from = self.acceptance.last + 1
+
+    def _enabled(self, at: int) -> None:
+        self.enabled_since = at
+        self.acceptance.last += 1
+        self.enabled_from = self.acceptance.last + 1
 
     def succeeded(self, at: int) -> None:
         self._counted(at)
@@ -239,7 +256,7 @@ class EndpointModel:
         self.last_success_at = at
         if self.state == "disabled":
             self._becomes("enabled", "success", at, {"disabled_ms": at - self.since})
-            self.enabled_since = at
+            self._enabled(at)
             self.attempts = self.failures = 0
 
     def failed(self, at: int, *, probe: bool, asked: int | None) -> None:
@@ -270,7 +287,7 @@ class EndpointModel:
     def enabled_by_person(self, at: int, by: str) -> None:
         if self.state != "enabled":
             self._becomes("enabled", "enabled_by_person", at, self._counts(), by)
-            self.enabled_since = at
+            self._enabled(at)
         self.attempts = self.failures = self.row = 0
         self.enabled_by_person_at = at
         self.probe_at, self.hold_until = None, 0

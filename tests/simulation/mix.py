@@ -266,6 +266,9 @@ SMALL = {
     "homing.engine.maintenance.UNSURE_STEP": (1, 2),
     "homing.store.unpaused.PAGE": (1, 3),
     "homing.store.unpaused.PAGES_MAX": (2, 5),
+    "homing.engine.replay.LOOK_PAGE": (1, 3),
+    "homing.engine.replay.LOOK_MAX": (1, 5),
+    "homing.store.replays.NEWER_MAX": (1, 3),
 }
 
 

@@ -17,7 +17,7 @@ from homing.model import Event, SigningKeys, Subscription, show_id
 from homing.sim.world import Hit
 from simulation.causes_model import CausesModel
 from simulation.findings import Findings
-from simulation.health_model import DeliveryModel, EndpointModel
+from simulation.health_model import Acceptance, DeliveryModel, EndpointModel
 from simulation.mix import Mix
 from simulation.order_model import OrderModel
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 EARLIER, LATER = "2025-06-14T12:00:00Z", "2025-06-14T13:00:00Z"  # times that publishers give
 QUIET_MS = 3_600_000
 WRITTEN_WITHIN_MS = 60_000  # from a decision to its commit
-NEWER_MAX = 100  # events of a key of which the store looks for a delivery
 SETTLED_WITHIN_MS = 3_600_000  # a settle waits until the store is there again
 
 
@@ -60,7 +59,7 @@ class Sub:
     changed: Change
     responded: bool = False  # a person was told of the last change: all processes act on it
     left: set[int] = field(default_factory=set)  # endpoints that it was at
-    gone_upto: int = 0  # the last delivery there was when a 410 set it inactive
+    gone_upto: int = 0  # the position of the last delivery when a 410 set it inactive
     wants_since: int = 0  # when it was last changed in what it wants, or where it is
     waits_since: int = 0  # since when its deliveries with a key wait as they do
     pauses: list[tuple[int, int | None]] = field(default_factory=list)  # begin and end of each
@@ -288,6 +287,8 @@ class Reference(Findings):
     keys: dict[tuple[str, str], int] = field(default_factory=dict)  # event id
     fan_out: dict[int, int] = field(default_factory=dict)  # deliveries made, by event id
     deliveries: dict[int, DeliveryModel] = field(default_factory=dict)
+    places: dict[int, int] = field(default_factory=dict)  # of events, in the order of their commits
+    acceptance: Acceptance = field(default_factory=Acceptance)
     waiting: dict[int, dict[int, DeliveryModel]] = field(default_factory=dict)  # by endpoint
     crowds: dict[int, int] = field(default_factory=dict)  # by endpoint: the most that waited
     sent: dict[tuple[int, int], Flight] = field(default_factory=dict)  # by delivery and number
@@ -364,7 +365,7 @@ class Reference(Findings):
         if endpoint_id in self.endpoints:
             return
         numbers = self.mix.numbers[tenant]
-        model = EndpointModel(endpoint_id, tenant, url, numbers, enabled_since=at)
+        model = EndpointModel(endpoint_id, tenant, url, numbers, at, self.acceptance)
         model.guard_passed = guard_passed
         self.endpoints[endpoint_id] = model
         self.endpoint_ids[tenant, url] = endpoint_id
@@ -415,6 +416,8 @@ class Reference(Findings):
         return seen | {known.before} if known.at == self.clock() else seen
 
     def add(self, delivery: DeliveryModel) -> None:
+        self.acceptance.last += 1
+        delivery.position = delivery.turn = self.acceptance.last
         self.deliveries[delivery.id] = delivery
         self.waiting.setdefault(delivery.endpoint_id, {})[delivery.id] = delivery
         self._crowd(delivery.endpoint_id)
@@ -431,23 +434,24 @@ class Reference(Findings):
         return [
             it
             for it, fact in self.facts.items()
-            if it > event_id and about is not None and fact.about == about
+            if self.places[it] > self.places[event_id]
+            if about is not None and fact.about == about
             if sub.matches(*fact.for_whom) and it not in self.erased_events
         ]
 
     def is_outdated(self, event_id: int, sub: Sub) -> bool:
-        """Whether the subscription has a delivery of a newer event of its key, and no replay."""
+        """Whether the subscription has a delivery of a newer event of its key."""
         fact = self.facts[event_id]
         about = fact.tenant, fact.about
-        newer = [
+        newer = {
             it
             for it, other in self.facts.items()
-            if it > event_id and fact.about is not None and (other.tenant, other.about) == about
+            if self.places[it] > self.places[event_id]
+            if fact.about is not None and (other.tenant, other.about) == about
             if it not in self.erased_events
-        ]
-        last = set(sorted(newer)[-NEWER_MAX:])
+        }
         return any(
-            it.event_id in last and it.subscription_id == sub.id and not it.replay
+            it.event_id in newer and it.subscription_id == sub.id
             for it in self.deliveries.values()
             if it.id not in self.erased
         )

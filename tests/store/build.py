@@ -32,7 +32,7 @@ from homing.model import (
     bucket_of,
 )
 from homing.ports import NewEvent, ReplayFilter, ReplayJob
-from homing.store import rows
+from homing.store import acceptance, rows
 from homing.store.tx import Db, Tx
 
 NOW = 1_800_000_000_000
@@ -234,9 +234,10 @@ async def put(
     async def work(tx: Tx) -> None:
         await tx.insert("endpoint", [rows.endpoint_row(it) for it in endpoints])
         await tx.insert("subscription", [rows.subscription_row(it) for it in subscriptions])
-        await tx.insert("event", [rows.event_row(it) for it in events])
+        position = await acceptance.take(tx)
+        await tx.insert("event", [rows.event_row(it, position) for it in events])
         await tx.insert("event_key", [rows.event_key_row(it) for it in events])
-        await tx.insert("pending", [rows.pending_row(it) for it in waiting])
+        await tx.insert("pending", [rows.pending_row(it, position) for it in waiting])
         await tx.insert("history", [rows.history_row(it) for it in finished])
         await tx.insert("transition", [rows.transition_row(it) for it in transitions])
         await tx.insert("ledger", _ledger(events, finished))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from homing.model import Attempt, Delivery, Endpoint, Subscription
-from homing.ports import DueAsk, DueRows, NewEvent, Receipt, Refusal
+from homing.ports import DueAsk, DueRows, NewEvent, Receipt, Refusal, SettleBatch
 from homing.store import rows
 from homing.store.flow import Flow
 from homing.store.tx import Db, Row, Tx
@@ -21,6 +21,7 @@ class Scene:
         self.make = Maker()
         self.endpoint: Endpoint = self.make.endpoint()
         self.sub: Subscription = self.make.subscription(self.endpoint)
+        self.position = 0  # of the last publish
         self._numbers = iter(range(1, 1_000_000))
 
     async def begin(self) -> Scene:
@@ -31,13 +32,25 @@ class Scene:
         return next(self._numbers)
 
     async def publish(self, *requests: list[NewEvent]) -> list[list[Receipt] | Refusal]:
-        return await self.flow.publish(list(requests), catalog_version=0, number=self.number())
+        published = await self.flow.publish(list(requests), catalog_version=0, number=self.number())
+        self.position = published.position
+        return published.results
 
     async def deliver(self, count: int = 1) -> list[Delivery]:
         """Publish so many deliveries; they are pending."""
         events = [self.make.event(self.sub) for _ in range(count)]
         await self.publish(events)
-        return [it for new in events for it in new.deliveries]
+        return self.stored(*events)
+
+    def stored(self, *events: NewEvent) -> list[Delivery]:
+        """The deliveries of events of the last publish as they are stored."""
+        return [replace(it, position=self.position) for new in events for it in new.deliveries]
+
+    async def enable(self, at: int) -> None:
+        """Enable the endpoint: what is accepted from now on is fresh."""
+        health = replace(self.endpoint.health, enabled_since=at)
+        self.endpoint = replace(self.endpoint, health=health)
+        await self.flow.settle(SettleBatch(number=self.number(), endpoints=(self.endpoint,)))
 
     async def tried(self, delivery: Delivery, *, due_at: int, t0: int = NOW) -> Delivery:
         """Publish deliveries as they are after a failed attempt, without settling one."""
@@ -47,7 +60,7 @@ class Scene:
 
     async def rewrite(self, delivery: Delivery) -> None:
         async def work(tx: Tx) -> None:
-            row: Row = (*rows.pending_row(delivery)[1:], delivery.id)
+            row: Row = (*rows.pending_row(delivery)[1:-1], delivery.id)
             await tx.many("pending_wait", [row])
 
         await self.db.run(work)

@@ -74,7 +74,11 @@ class Scene:
             replayed=job.replayed + len(new),
             state="done" if done else "running",
         )
-        return after if await self.admin.replay_step(job, after=after, new=new) else None
+        if not await self.admin.replay_step(job, after=after, new=new, seen={}):
+            return None
+        stored = await self.admin.replay_job(job.id)
+        assert stored is not None
+        return replace(after, made_at=stored.made_at)
 
     async def run(self, job: ReplayJob, *, limit: int = 5) -> ReplayJob:
         while job.state == "running":

@@ -16,14 +16,24 @@ from homing.app.audit import Audit as AuditUseCases
 from homing.app.audit import AuditLog, Verified
 from homing.engine.audit import ENTRIES_MAX, AuditKeeper, AuditParts
 from homing.engine.fleet.ownership import BucketOwnership
-from homing.errors import NotFound, StaleCatalog
+from homing.errors import BadSetting, NotFound, StaleCatalog
 from homing.model import Ids, Subscription, show_id
-from homing.policy.audit import CHANGED, HIDDEN, SHOWN_BYTES_MAX, AuditEntry, Who
+from homing.policy.audit import (
+    CHANGED,
+    HIDDEN,
+    SHOWN_BYTES_MAX,
+    AuditEntry,
+    Head,
+    Who,
+    head_mac,
+)
+from homing.policy.encryption import KeyRing
 from homing.policy.keys import Role
 from homing.ports.audit import AuditFilter, acting, note_changed
 from homing.store.admin import Admin
 from homing.store.audit import Audit
 from homing.store.audited import AUDITED, Audited, Auditor
+from homing.store.encryption import log_key
 from homing.store.keys import Keys
 from homing.store.notices import Notices
 from homing.store.portal import Portal
@@ -93,12 +103,15 @@ class Desk:
     async def sql(self, text: str) -> None:
         """As somebody would who has the database, and not the key."""
         raw: Any = self.db
-        await raw.raw(lambda run: run(text))
+        no_bytes = "x''" if "sqlite" in type(raw).__name__.lower() else "''::bytea"
+        await raw.raw(lambda run: run(text.replace("NO_BYTES", no_bytes)))
 
 
 @pytest.fixture
-def desk(db: Db) -> Desk:
-    return Desk(db)
+async def desk(db: Db) -> Desk:
+    made = Desk(db)
+    await made.store.set_log_key("key", before=None, mac=head_mac(KEY, Head()))
+    return made
 
 
 # --- entries --------------------------------------------------------------------------------
@@ -171,10 +184,9 @@ def test_every_audited_method_exists_and_takes_an_entry() -> None:
         assert annotations["audit"] == "AuditDraft | None", name
 
 
-async def test_ids_go_on_after_the_last_when_the_clock_was_set_back(db: Db) -> None:
-    desk = Desk(db)
+async def test_ids_go_on_after_the_last_when_the_clock_was_set_back(desk: Desk) -> None:
     await desk.subscribe()
-    back = Desk(db, after=await desk.store.last_id())
+    back = Desk(desk.db, after=await desk.store.last_id())
     back.make, back.clock.ms = desk.make, NOW - DAY
     await back.subscribe(url="https://other.example/")
     newest, oldest = await desk.entries()
@@ -285,6 +297,10 @@ COPY = (
             " WHERE number = 2",
             "2: the entries, the segment or the one before was changed",
         ),
+        ("UPDATE audit_segment SET last_at = 1 WHERE number = 2", "2: its dates were changed"),
+        ("UPDATE audit_segment SET first_at = 1 WHERE number = 2", "2: its dates were changed"),
+        ("UPDATE audit_head SET mac = NO_BYTES", "The head of the log was changed."),
+        ("UPDATE audit_head SET damaged = 1", "The head of the log was changed."),
         ("UPDATE audit_head SET removed = 2", "The head of the log was changed."),
         ("UPDATE audit_head SET last = 2", "The head of the log was changed."),
         ("DELETE FROM audit_head", "The head of the log was removed."),
@@ -350,6 +366,102 @@ async def test_retention_removes_whole_segments_and_leaves_a_checkpoint(desk: De
     await desk.sql("DELETE FROM audit_entry WHERE segment = 3")
     await desk.sql("DELETE FROM audit_segment WHERE number = 3")
     assert (await desk.verify())[0][0] == "Segment 3 is missing."
+
+
+async def test_no_date_in_sql_makes_retention_remove_an_entry(desk: Desk) -> None:
+    await three_segments(desk)
+    await desk.sql("UPDATE audit_segment SET last_at = 1, first_at = 1")
+    await desk.keeper.keep()
+    assert len(await desk.entries()) == 6
+    await desk.sql("UPDATE audit_entry SET at = 1")
+    await desk.keeper.keep()
+    assert len(await desk.entries()) == 6
+    await desk.sql("UPDATE audit_segment SET entries = 0, number = number + 7")
+    await desk.keeper.keep()
+    assert len(await desk.entries()) == 6
+    assert (await desk.verify())[0] != []
+
+
+@pytest.mark.parametrize("emptied", [True, False])
+async def test_a_log_that_was_emptied_and_begun_again_does_not_verify(
+    desk: Desk, emptied: bool
+) -> None:
+    """Neither at once, nor after new entries, nor after a restart."""
+    if not emptied:
+        await three_segments(desk)
+    await desk.sql("DELETE FROM audit_entry")
+    await desk.sql("DELETE FROM audit_segment")
+    await desk.sql(
+        "UPDATE audit_head SET last = 0, last_hash = NO_BYTES, removed = 0,"
+        " removed_hash = NO_BYTES, removed_entries = 0, mac = NO_BYTES"
+    )
+    changed = "The head of the log was changed."
+    assert (await desk.verify())[0] == [changed]
+    await desk.subscribe()
+    await desk.keeper.keep()
+    assert changed in (await desk.verify())[0]
+    desk.clock.ms += 11 * DAY
+    await desk.keeper.keep()
+    assert changed in (await desk.verify())[0]
+    assert len(await desk.entries()) == 1
+
+
+async def test_what_was_missing_or_changed_is_known_after_retention_has_removed_the_rest(
+    desk: Desk,
+) -> None:
+    await three_segments(desk)
+    await desk.sql("DELETE FROM audit_entry WHERE segment = 1")
+    await desk.sql("DELETE FROM audit_segment WHERE number = 1")
+    await desk.sql("UPDATE audit_entry SET who = 'eve' WHERE segment = 2")
+    await desk.subscribe(url="https://late.example/")
+    await desk.keeper.keep()
+    desk.clock.ms += 11 * DAY
+    await desk.keeper.keep()
+    assert await desk.entries() == []
+    problems, page = await desk.verify()
+    assert problems == ["2 segments were missing or changed when retention came to them."]
+    assert (page.removed, page.segments) == (4, [])
+    await desk.sql("UPDATE audit_head SET damaged = 0")
+    assert (await desk.verify())[0] == ["The head of the log was changed."]
+
+
+async def test_the_first_head_is_signed_with_the_key_and_never_again(db: Db) -> None:
+    store, ring = Audit(db), KeyRing((b"1" * 32,))
+    key = await log_key(store, ring)
+    head = await store.head()
+    assert head is not None
+    assert head.mac == head_mac(key, head)
+    await Desk(db).sql("UPDATE audit_head SET mac = NO_BYTES")
+    assert await log_key(store, ring) == key
+    newer = KeyRing((b"2" * 32, b"1" * 32))
+    assert await log_key(store, newer) == key
+    found = await store.head()
+    assert found is not None
+    assert found.mac == b""
+
+
+async def test_the_head_of_a_log_from_before_is_signed_once(db: Db) -> None:
+    """It was signed only with its first segment."""
+    store, ring = Audit(db), KeyRing((b"1" * 32,))
+    text = ring.encrypt((b"k" * 32).hex(), "the key of the audit log", b"n" * 12)
+    await store.set_log_key(text, before=None, mac=None)
+    assert await log_key(store, ring) == b"k" * 32
+    head = await store.head()
+    assert head is not None
+    assert head.mac == head_mac(b"k" * 32, Head())
+    await Desk(db).sql("UPDATE audit_head SET mac = NO_BYTES")
+    await log_key(store, ring)
+    found = await store.head()
+    assert found is not None
+    assert found.mac == b""
+
+
+async def test_a_key_of_the_log_that_somebody_put_into_the_database_is_refused(db: Db) -> None:
+    store, ring = Audit(db), KeyRing((b"1" * 32,))
+    stored = await store.log_key()
+    await store.set_log_key((b"e" * 32).hex(), before=stored, mac=None)
+    with pytest.raises(BadSetting, match="not encrypted"):
+        await log_key(store, ring)
 
 
 async def test_a_clock_that_was_ahead_for_a_while_does_not_stop_retention(desk: Desk) -> None:

@@ -10,11 +10,17 @@ from msgspec.structs import replace
 from homing.errors import Conflict
 from homing.model import Delivery, Finished, Order, Status
 from homing.ports import ReplayFilter, ReplayJob, SettleBatch
+from homing.ports.admin import FIRST_PLACE, LAST_PLACE, EventPlace
 from homing.store.admin import Admin
 from homing.store.tx import Db
 from store.build import NOW, put
 from store.scene import Scene
 from store.test_order import keyed, publish, sent
+
+
+def place(it: Delivery) -> EventPlace:
+    """The place of its event in the order of acceptance."""
+    return it.position, it.event_id
 
 
 class Past(Scene):
@@ -80,7 +86,7 @@ async def test_a_page_ends_where_the_next_one_begins(db: Db) -> None:
         seen += [it.id for it in found]
         if all_seen:
             break
-        job = replace(job, after_id=upto)
+        job = replace(job, after_position=upto[0], after_id=upto[1])
     assert seen == [it.event_id for it in rows]
 
 
@@ -91,10 +97,10 @@ async def test_a_step_is_written_once_and_never_doubles_a_delivery(db: Db) -> No
     after = replace(job, after_id=second.event_id, replayed=2, state="done")
     new = [scene.delivery(first.event_id), scene.delivery(second.event_id)]
     running = replace(after, after_id=first.event_id, replayed=1, state="running")
-    assert await scene.admin.replay_step(job, after=running, new=new[:1])
-    assert not await scene.admin.replay_step(job, after=running, new=new[:1])
+    assert await scene.admin.replay_step(job, after=running, new=new[:1], seen={})
+    assert not await scene.admin.replay_step(job, after=running, new=new[:1], seen={})
     again = [scene.delivery(first.event_id), new[1]]
-    assert await scene.admin.replay_step(running, after=after, new=again)
+    assert await scene.admin.replay_step(running, after=after, new=again, seen={})
     found, *_ = await scene.admin.past_events(scene.job(), limit=10)
     assert found == []
     stored = await scene.admin.replay_job(job.id)
@@ -111,14 +117,42 @@ async def test_one_backfill_of_a_subscription_runs_at_a_time(db: Db) -> None:
     await scene.admin.save_backfill(scene.job())
 
 
-async def test_events_of_a_clock_that_was_ahead_are_taken_too(db: Db) -> None:
+async def test_events_go_in_the_order_of_their_commits_whatever_the_clocks_say(db: Db) -> None:
     scene = await Past(db).begin()
-    scene.make.now += 1_000_000
-    (row,) = await scene.deliver(1)
-    job = await scene.admin.save_backfill(scene.job(upto_id=scene.sub.id))
-    assert job.upto_id >= row.event_id
-    (event,) = await scene.admin.events_whole([row.event_id, 5])
-    assert event.id == row.event_id
+    rows = []
+    for ahead in (1_000, 0, 3_000_000, 20):
+        scene.make.now = NOW + ahead
+        rows += await scene.deliver(2)
+    job = await scene.admin.save_backfill(scene.job())
+    later = await scene.deliver(1)
+    seen = list[int]()
+    for _ in range(len(rows)):
+        found, _, upto, all_seen = await scene.admin.past_events(job, limit=3)
+        seen += [it.id for it in found]
+        if all_seen:
+            break
+        job = replace(job, after_position=upto[0], after_id=upto[1])
+    assert seen == [it.event_id for it in rows]
+    (event,) = await scene.admin.events_whole([later[0].event_id, 5])
+    assert event.id == later[0].event_id
+
+
+@pytest.mark.parametrize("events", [1, 2, 7, 40])
+async def test_a_backfill_from_a_time_begins_near_it(db: Db, events: int) -> None:
+    """Two hours lie between two events, and the clock of every third one is 50 minutes off."""
+    scene = await Past(db).begin()
+    apart, hour = [0, 50 * 60_000, -50 * 60_000], 3_600_000
+    rows = []
+    for number in range(events):
+        scene.make.now = NOW + 2 * hour * number + apart[number % 3]
+        rows += await scene.deliver(1)
+    for number in range(events):
+        since = rows[number].accepted_at
+        job = scene.job()
+        job = replace(job, filter=replace(job.filter, since=since))
+        found, scanned, _, _ = await scene.admin.past_events(job, limit=100)
+        assert [it.id for it in found] == [it.event_id for it in rows if it.accepted_at >= since]
+        assert scanned - len(found) <= 2
 
 
 @pytest.mark.parametrize("newer_is", ["pending", "delivered"])
@@ -136,7 +170,8 @@ async def test_a_newer_event_that_came_meanwhile_keeps_an_older_one_of_its_key_a
     new = [scene.delivery(it.event_id) for it in (old, other)]
     after = replace(job, after_id=newer.event_id, replayed=2, state="done")
 
-    assert await scene.admin.replay_step(job, after=after, new=new)
+    seen = {"x": place(old), "y": place(other)}
+    assert await scene.admin.replay_step(job, after=after, new=new, seen=seen)
 
     stored = await scene.admin.replay_job(job.id)
     assert stored is not None
@@ -144,18 +179,58 @@ async def test_a_newer_event_that_came_meanwhile_keeps_an_older_one_of_its_key_a
     assert (stored.replayed, stored.skipped) == (2 - left_out, left_out)
 
 
-async def test_the_newest_events_of_a_key_are_read_page_by_page(db: Db) -> None:
+async def test_a_step_is_not_written_while_more_newer_events_came_than_it_looks_at(
+    db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They match nothing; a newer one that the subscription has may lie before or behind them."""
+    monkeypatch.setattr("homing.store.replays.NEWER_MAX", 3)
+    scene = await Past(db).begin(Order.LATEST)
+    (old,) = await publish(scene, keyed(scene))
+    newer = await publish(scene, *(keyed(scene) for _ in range(3)))
+    job = await scene.admin.save_backfill(scene.job())
+    after = replace(job, after_id=newer[-1].event_id, replayed=1, state="done")
+    new = [scene.delivery(old.event_id)]
+    step = partial(scene.admin.replay_step, job, after=after, new=new)
+
+    assert not await step(seen={"x": place(old)})
+    assert await scene.admin.running_replay_jobs() == [job]
+    assert await step(seen={"x": place(newer[0])})
+    stored = await scene.admin.replay_job(job.id)
+    assert stored is not None
+    assert (stored.replayed, stored.skipped) == (1, 0)
+
+
+async def test_a_newer_event_that_a_backfill_delivered_keeps_an_older_one_of_its_key_away(
+    db: Db,
+) -> None:
+    scene = await Past(db).begin(Order.LATEST)
+    old, newer = await publish(scene, keyed(scene), keyed(scene))
+    job = await scene.admin.save_backfill(scene.job())
+    step = partial(scene.admin.replay_step, seen={"x": place(old)})
+    running = replace(job, after_id=1, replayed=1)
+    assert await step(job, after=running, new=[scene.delivery(newer.event_id)])
+    after = replace(running, after_id=newer.event_id, replayed=2, state="done")
+    assert await step(running, after=after, new=[scene.delivery(old.event_id)])
+    stored = await scene.admin.replay_job(job.id)
+    assert stored is not None
+    assert (stored.replayed, stored.skipped) == (1, 1)
+
+
+async def test_the_newer_events_of_a_key_are_read_page_by_page(db: Db) -> None:
     scene = await Past(db).begin()
-    events = await publish(scene, *(keyed(scene, "xy"[n % 2]) for n in range(6)))
-    ids = [it.event_id for it in events if it.order_key == "x"]
-    read = partial(scene.admin.newest_of_key, scene.sub.tenant, "x", from_id=ids[0], limit=2)
-    first = await read(before_id=1 << 62)
-    assert [it.id for it in first] == [ids[2], ids[1]]
-    assert [it.id for it in await read(before_id=ids[1])] == [ids[0]]
-    assert {it.key for it in first} == {"x"}
-    assert (
-        await scene.admin.newest_of_key("other", "x", from_id=0, before_id=1 << 62, limit=9) == []
+    subs = [scene.sub, scene.sub, scene.late]
+    events = await publish(scene, *(keyed(scene, "xy"[n % 2], sub=subs[n // 2]) for n in range(6)))
+    oldest, second, third = (place(it) for it in events if it.order_key == "x")
+    read = partial(
+        scene.admin.newer_of_key, scene.sub.tenant, "x", subscription_id=scene.late.id, limit=2
     )
+    first = await read(after=FIRST_PLACE, before=LAST_PLACE)
+    assert [(it.place, it.had) for it in first] == [(third, True), (second, False)]
+    assert [it.place for it in await read(after=FIRST_PLACE, before=second)] == [oldest]
+    assert [it.place for it in await read(after=oldest, before=third)] == [second]
+    assert {it.order_key for it in first} == {"x"}
+    other = partial(scene.admin.newer_of_key, "other", "x", subscription_id=1, limit=9)
+    assert await other(after=FIRST_PLACE, before=LAST_PLACE) == []
 
 
 async def test_a_subscription_and_its_backfill_are_stored_together_or_not_at_all(db: Db) -> None:
@@ -164,14 +239,14 @@ async def test_a_subscription_and_its_backfill_are_stored_together_or_not_at_all
     (row,) = await scene.deliver(1)
     new = replace(scene.late, id=scene.make.id())
     conditions = replace(scene.job().filter, subscription_id=new.id)
-    job = replace(scene.job(upto_id=scene.sub.id), filter=conditions)
+    job = replace(scene.job(), filter=conditions)
 
     made = await scene.admin.create_subscription(new, endpoint=scene.endpoint, backfill=job)
 
     stored = await scene.admin.replay_job(job.id)
     assert stored is not None
     assert (stored.state, stored.filter.subscription_id) == ("running", made.id)
-    assert stored.upto_id >= row.event_id, "it takes all events that were stored before"
+    assert stored.upto_position == scene.position, "it takes all events that were stored before"
     found, *_ = await scene.admin.past_events(stored, limit=10)
     assert [it.id for it in found] == [row.event_id]
 

@@ -25,7 +25,7 @@ async def publish(scene: Scene, *parts: int) -> list[Delivery]:
         for new, part in zip(events, parts, strict=True)
     ]
     await scene.publish(events)
-    return [new.deliveries[0] for new in events]
+    return scene.stored(*events)
 
 
 async def due(scene: Scene, *, after: int = 0, fresh: int = 10, since: int = NOW) -> DueRows:
@@ -70,6 +70,7 @@ async def test_rows_held_back_before_the_last_enable_go_by_due_time_in_the_retry
 ) -> None:
     scene = await Scene(db).begin()
     old_c, old_a = await publish(scene, C, A)
+    await scene.enable(NOW + 1)
     scene.make.now += 500
     tried = await scene.tried((await scene.deliver())[0], due_at=NOW + 600)
     (new_a,) = await publish(scene, A)
@@ -84,6 +85,7 @@ async def test_rows_held_back_before_the_last_enable_go_by_due_time_in_the_retry
 async def test_a_long_group_in_the_retry_lane_says_that_there_is_more(db: Db) -> None:
     scene = await Scene(db).begin()
     made = await publish(scene, *([A] * 30), B)
+    await scene.enable(NOW + 1)
     reply = await due(scene, since=NOW + 1)
     assert ids(reply.retry) == [it.id for it in made[:10]]
     assert reply.next_due == NOW

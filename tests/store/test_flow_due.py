@@ -32,6 +32,7 @@ async def test_fresh_rows_come_in_order_of_acceptance(db: Db) -> None:
 async def test_a_row_held_back_before_the_last_enable_belongs_to_the_retry_lane(db: Db) -> None:
     scene = await Scene(db).begin()
     old = await scene.deliver(2)
+    await scene.enable(NOW + 500)
     scene.make.now += 1_000
     new = await scene.deliver(2)
 
@@ -55,6 +56,7 @@ async def test_the_retry_lane_goes_by_due_time_over_all_its_parts(db: Db) -> Non
         [[replace(scene.make.event(), deliveries=(replay,))]], catalog_version=0, number=99
     )
 
+    await scene.enable(NOW + 1)
     reply = await scene.due(since=NOW + 1, now=NOW + 1_000)
 
     assert ids(reply.retry) == [held.id, soon.id, replay.id, late.id]

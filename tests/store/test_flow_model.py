@@ -117,7 +117,8 @@ class Model:
 
     async def check(self) -> None:
         db = self.scene.db
-        pending = [rows.pending(row) for row in await every(db, "pending")]
+        stored = [rows.pending(row) for row in await every(db, "pending")]
+        pending = [replace(it, position=0) for it in stored]
         assert {it.id: it for it in pending} == self.pending
         history = [rows.history(row) for row in await every(db, "history")]
         assert {it.delivery.id: (it.status, it.arrived) for it in history} == self.history

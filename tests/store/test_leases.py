@@ -269,7 +269,7 @@ async def test_what_was_published_a_moment_ago_is_found_by_bucket(db: Db, leases
     event = scene.make.event(scene.sub)
     await scene.publish([event])
     number, bucket = event.deliveries[0].id, scene.endpoint.bucket
-    place = [(bucket, scene.endpoint.id)]
+    place = [(bucket, scene.endpoint.id, scene.position)]
     assert await leases.recent([bucket], from_id=number, upto_id=number + 1) == place
     assert await leases.recent([bucket], from_id=number + 1, upto_id=id_floor(NOW * 2)) == []
     assert await leases.recent([(bucket + 1) % 256], from_id=0, upto_id=number + 1) == []

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 from msgspec.structs import replace
@@ -23,6 +24,7 @@ from homing.model import (
     Work,
 )
 from homing.ports import KeyRelease, NewEvent, Receipt, SettleBatch
+from homing.ports.flow import Retention
 from homing.store import rows
 from homing.store.admin import Admin
 from homing.store.flow import Flow
@@ -250,9 +252,13 @@ async def test_blocked_deliveries_past_the_retention_are_dropped(db: Db) -> None
     first, second, third = await publish(scene, *(keyed(scene) for _ in range(3)))
 
     flow = Flow(db)
-    assert await flow.expire_blocked(before=NOW, now=LATER, limit=1) == 0
-    assert await flow.expire_blocked(before=NOW + HOUR, now=LATER, limit=1) == 1
-    assert await flow.expire_blocked(before=NOW + HOUR, now=LATER, limit=9) == 1
+    late = NOW + HOUR
+    expire = partial(flow.expire_blocked, now=LATER, after_id=0)
+    assert await expire(Retention(NOW), limit=1) == (0, None)
+    assert await expire(Retention(NOW, {"neighbour": late}), limit=1) == (0, second.id)
+    assert await expire(Retention(late, {scene.sub.tenant: NOW}), limit=9) == (0, None)
+    assert await expire(Retention(NOW, {scene.sub.tenant: late}), limit=1) == (1, second.id)
+    assert await expire(Retention(late), limit=9) == (1, None)
 
     assert [row[0] for row in await every(db, "pending")] == [first.id]
     ended = [rows.history(row) for row in await every(db, "history")]

@@ -126,10 +126,8 @@ async def test_a_second_one_is_refused_and_names_the_holder(tmp_path: Path) -> N
 
 
 async def published(flow: FlowStore, event: NewEvent, number: int, version: int) -> Receipt:
-    ((receipt,),) = cast(
-        "list[list[Receipt]]",
-        await flow.publish([[event]], catalog_version=version, number=number),
-    )
+    done = await flow.publish([[event]], catalog_version=version, number=number)
+    ((receipt,),) = cast("list[list[Receipt]]", done.results)
     return receipt
 
 

@@ -33,7 +33,7 @@ class Shared(Scene):
         new = self.make.event(sub)
         await self.publish([new])
         self.make.now += 1
-        return new.deliveries[0]
+        return self.stored(new)[0]
 
     async def ask(
         self, seen: dict[Source, Place] | None = None, *, fresh: int = 10, retry: int = 10

@@ -53,8 +53,13 @@ def test_a_module_opens_with_a_sentence_and_has_a_name_of_its_own(path: Path) ->
             " homing_client/time_and_random.py",
             "random is an argument",
         ),
+        (
+            r"\bcasefold\b|\blower\(\)[^\n]*\b(person|groups?|who)\b",
+            "-",
+            "policy/text (ascii_lower) compares names: folding makes two different names one",
+        ),
     ],
-    ids=["environment", "time", "sql", "random"],
+    ids=["environment", "time", "sql", "random", "case"],
 )
 def test_each_part_of_the_world_has_one_door(pattern: str, home: str, reason: str) -> None:
     for path in SOURCES:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -93,8 +94,8 @@ class Client:
         sent: list[Message] = []
 
         async def receive() -> Message:
-            if not parts:
-                return {"type": "http.disconnect"}
+            if not parts:  # The client waits for the rest of the response.
+                await asyncio.get_running_loop().create_future()
             part = parts.pop(0)
             return {"type": "http.request", "body": part, "more_body": bool(parts)}
 

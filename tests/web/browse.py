@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
 from html import unescape
@@ -84,7 +85,9 @@ class Browser:
         parts = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def receive() -> Message:
-            return parts.pop() if parts else {"type": "http.disconnect"}
+            if not parts:  # The browser waits for the rest of the response.
+                await asyncio.get_running_loop().create_future()
+            return parts.pop()
 
         async def send(message: Message) -> None:
             sent.append(message)

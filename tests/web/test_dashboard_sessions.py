@@ -296,3 +296,34 @@ def test_a_stream_ends_within_seconds_of_its_key_or_session(end: str, fleet: boo
         await others.close()
 
     live(story)
+
+
+@pytest.mark.parametrize("change", ["an event is erased", "a tenant is erased", "a pause"])
+def test_a_page_that_is_open_is_told_of_a_change_that_sends_nothing(change: str) -> None:
+    """Else it would go on showing what was erased."""
+
+    async def story(house: House) -> None:
+        made = await house.subscribe(tenant="acme")
+        await house.publish(tenant="acme", id="e1")
+        browser = Browser(house.app)
+        await browser.sign_in()
+        await house.world.wait(5_000)
+        tab = Tab(browser)
+        await house.world.wait(3_000)
+        sent = len(tab.sent)
+        if change == "a pause":
+            got = await house.client.post(f"/v1/subscriptions/{made['id']}/pause", {})
+        else:
+            event = {"event": "e1"} if change == "an event is erased" else {"everything": True}
+            got = await house.client.post("/v1/erasures", {"tenant": "acme", **event})
+        assert got.status < 300, got.body
+        await house.world.wait(2_000)
+        lines = [it["body"] for it in tab.sent[sent:]]
+        assert any(line.startswith(b"event: tick") for line in lines)
+        await house.world.wait(5_000)
+        sent = len(tab.sent)
+        await house.world.wait(5_000)
+        assert len(tab.sent) == sent, "nothing has changed since"
+        await tab.close()
+
+    live(story)

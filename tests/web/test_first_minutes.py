@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import httpx
 import pytest
 
 from client.hooks import hook
-from homing.app.exports import PAGE_ROWS
+from homing.app.access import Caller
+from homing.app.exports import AT_ONCE, PAGE_ROWS
 from homing.cli.sign_in_link import link_to
 from homing.errors import TooMany
 from homing.languages.language import LANGUAGES
@@ -175,8 +178,6 @@ def test_an_export_has_every_row_of_the_callers_tenant_and_no_other() -> None:
 
 def test_one_export_of_a_tenant_runs_at_a_time() -> None:
     async def story(house: House) -> None:
-        from homing.app.access import Caller
-
         exports = house.use_cases.exports
         caller = Caller("n", Role.VIEWER, "acme")
         first = await exports.events(caller, tenant=None, event_type=None)
@@ -190,6 +191,46 @@ def test_one_export_of_a_tenant_runs_at_a_time() -> None:
         await exports.events(caller, tenant=None, event_type=None)
         async for _ in other:
             pass
+
+    live(story)
+
+
+def test_exports_of_many_tenants_are_open_and_their_pages_are_read_in_turns() -> None:
+    """Four that read slowly, or begin again and again, keep nobody else out."""
+
+    async def story(house: House) -> None:
+        views, reading, most = house.world.views, 0, 0
+        page = views.events
+
+        async def slow(**asked: Any) -> Any:
+            nonlocal reading, most
+            reading += 1
+            most = max(most, reading)
+            await asyncio.sleep(1)
+            reading -= 1
+            return await page(**asked)
+
+        views.events = slow  # type: ignore[method-assign]
+
+        async def begin(name: str) -> AsyncIterator[Any]:
+            caller = Caller("n", Role.VIEWER, name)
+            return await house.use_cases.exports.events(caller, tenant=None, event_type=None)
+
+        async def again_and_again(name: str) -> None:
+            while True:
+                async for _ in await begin(name):
+                    pass
+
+        slow_readers = [await begin(f"slow{n}") for n in range(6)]
+        greedy = [asyncio.create_task(again_and_again(f"greedy{n}")) for n in range(8)]
+        await house.world.wait(100)
+        began = house.world.clock.now()
+        await begin("modest")
+        assert house.world.clock.now() - began <= 3_000  # Eight others had one page each before.
+        assert most == AT_ONCE
+        assert len(slow_readers) == 6
+        for task in greedy:
+            task.cancel()
 
     live(story)
 

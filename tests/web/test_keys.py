@@ -144,7 +144,7 @@ def test_a_key_that_was_found_good_is_let_in_without_a_statement() -> None:
             assert await door.caller_of(header, "") == caller
         assert house.world.db.statements == before
         for spelled in (f"bearer {key['key']}", f"Bearer  {key['key']}", f"Bearer {key['key']} "):
-            assert await door.caller_of(spelled.encode(), "") == caller
+            assert (await door.caller_of(spelled.encode(), "")).key_id == caller.key_id
         assert len(door._known) == 2  # However it is spelled, it is held once.
 
     live(story)

@@ -750,7 +750,7 @@ def test_the_audit_log_says_who_made_a_link_and_what_its_user_did() -> None:
         await browser.form(HOME, "/portal/leave")
         viewer = await customer(house, role="viewer")
         assert (await viewer.get(f"{HOME}/new")).status == 403
-        await house.use_cases.audit.refusals.write()
+        await house.use_cases.audit.counted.write()
         log, _ = await house.world.audit.entries(
             AuditFilter(tenant="acme"), before_id=None, limit=50
         )

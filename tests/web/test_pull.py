@@ -14,7 +14,7 @@ from homing.engine.options import HOUR_MS, EngineOptions
 from homing.errors import TooMany
 from homing.model import read_id
 from homing.policy.keys import Role
-from web.asgi import Got
+from web.asgi import Client, Got
 from web.house import House, live
 
 ADMIN = Caller("admin", Role.ADMIN, None)
@@ -155,7 +155,7 @@ def test_a_wait_ends_when_the_server_stops() -> None:
     live(story)
 
 
-@pytest.mark.parametrize("most", ["WAITING_MAX", "WAITING_OF_TENANT_MAX", "WAITING_OF_KEY_MAX"])
+@pytest.mark.parametrize("most", ["WAITING_OF_TENANT_MAX", "WAITING_OF_KEY_MAX"])
 def test_too_many_reads_do_not_wait(most: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(use_cases, most, 2)
 
@@ -170,6 +170,37 @@ def test_too_many_reads_do_not_wait(most: str, monkeypatch: pytest.MonkeyPatch) 
         for one in waiting:
             assert (await one).status == 200
         assert (await reading.get("?wait=1s")).status == 200
+
+    live(story)
+
+
+def test_a_tenant_of_which_no_read_waits_finds_a_place_whatever_others_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(use_cases, "WAITING_MAX", 20)
+    monkeypatch.setattr(use_cases, "WAITING_OF_TENANT_MAX", 8)
+
+    async def story(house: House) -> None:
+        waiting, counts = [], list[int]()
+        for number in range(6):
+            name = f"t{number}"
+            reading = await Reading.begin(house, tenant=name)
+            made = {"name": name, "role": "manager", "tenant": name}
+            key = (await house.client.post("/v1/keys", made)).json["key"]
+            client = Client(house.app, key=key)
+            asked = [
+                asyncio.create_task(client.get(f"{reading.path}/events?wait=5s")) for _ in range(30)
+            ]
+            await house.world.wait(10)
+            refused = [it for it in asked if it.done()]
+            assert {it.result().status for it in refused} <= {429}
+            counts.append(len(asked) - len(refused))
+            waiting += asked
+        assert counts[0] == 8
+        assert min(counts) >= 1
+        assert sum(counts) <= 20
+        for one in waiting:
+            assert (await one).status in {200, 429}
 
     live(story)
 

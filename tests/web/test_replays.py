@@ -6,9 +6,14 @@ from typing import Any
 
 import pytest
 
-from engine.world import HOUR
+from engine.world import HOUR, MINUTE
+from homing.engine.options import EngineOptions
+from homing.policy.quota import Quota
+from homing.web.asgi import asgi_app
 from homing.web.show import time_text
-from web.house import URL, House, live
+from web.asgi import Client
+from web.browse import Browser
+from web.house import URL, House, live, use_cases
 
 
 async def three_delivered(house: House) -> dict[str, Any]:
@@ -113,3 +118,30 @@ def test_an_unknown_replay_is_not_found() -> None:
         assert (await house.client.get("/v1/replays/x")).status == 404
 
     live(story)
+
+
+def test_a_job_that_waits_for_the_quota_of_its_tenant_says_so() -> None:
+    quota = {"default": Quota(pending_max=2)}
+
+    async def story(house: House) -> None:
+        app = asgi_app(use_cases(house.world, house.api_keys, tenant_quotas=quota))
+        client, browser = Client(app), Browser(app)
+        made = await three_delivered(house)
+        await client.post(f"/v1/endpoints/{made['endpoint']}/freeze", {})
+        for filters in ({"tenant": "default"}, {}):
+            got = await client.post("/v1/replays", {"filter": filters})
+            assert (got.status, got.json["waits"]) == (202, "")
+            await house.world.wait(MINUTE)
+            job = (await client.get(got.headers["location"])).json
+            assert job["state"] == "running"
+            assert "default may have at most 2 pending deliveries" in job["waits"]
+        await browser.sign_in()
+        page = await browser.get(f"/replays/{job['id']}")
+        assert b"at most 2 pending deliveries" in page.body
+        await client.post(f"/v1/endpoints/{made['endpoint']}/enable", {})
+        await house.world.wait(MINUTE)
+        job = (await client.get(got.headers["location"])).json
+        assert (job["state"], job["waits"]) == ("done", "")
+        assert b"at most 2" not in (await browser.get(f"/replays/{job['id']}")).body
+
+    live(story, EngineOptions(tenant_quotas=quota))

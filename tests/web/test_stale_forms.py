@@ -330,3 +330,30 @@ def test_a_call_that_changes_nothing_leaves_no_audit_entry() -> None:
         assert entries[0]["before"] == {"description": "x"}
 
     live(story)
+
+
+def test_a_change_that_shows_no_value_leaves_an_entry_that_says_so() -> None:
+    async def story(house: House) -> None:
+        name = await subscribed(house, token="a", headers={"x-key": "a"})
+        at = f"/v1/subscriptions/{name}"
+        for change in ({"token": "b"}, {"headers": {"x-key": "b"}}, {"token": "b"}):
+            assert (await house.client.patch(at, change)).status == 200
+        for _ in range(2):
+            assert (await house.client.post(f"{at}/secret/rotate", {})).status == 200
+        endpoint = (await house.client.get("/v1/endpoints")).json["items"][0]["id"]
+        for _ in range(2):
+            await house.settled()
+            got = await house.client.post(f"/v1/endpoints/{endpoint}/enable", {})
+            assert got.status == 200
+        entries = (await house.client.get("/v1/audit")).json["items"]
+        shown = [(it["action"], sorted(it["after"])) for it in entries[::-1]]
+        assert shown[1:] == [
+            ("subscriptions.change", ["token"]),
+            ("subscriptions.change", ["headers"]),
+            ("subscriptions.rotate", ["secrets"]),
+            ("subscriptions.rotate", ["secrets"]),
+            ("endpoints.enable", ["manual_enable_at"]),
+            ("endpoints.enable", ["manual_enable_at"]),
+        ]
+
+    live(story)

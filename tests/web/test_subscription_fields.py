@@ -135,7 +135,7 @@ def test_the_option_of_a_secret_field_is_hidden_from_the_process_list(field: Fie
 
 def test_the_form_of_a_subscription_sent_back_unchanged_changes_nothing() -> None:
     before = a_full_one()
-    sent, problems = read_form(form_texts(before), before)
+    sent, problems, _ = read_form(form_texts(before), before)
     assert problems == []
     assert sent == SET
 
@@ -145,7 +145,7 @@ def test_a_form_without_a_field_leaves_it_as_it_is(field: Field) -> None:
     before = a_full_one()
     form = form_texts(before)
     del form[field.name]
-    sent, problems = read_form(form, before)
+    sent, problems, _ = read_form(form, before)
     if not field.required:
         assert problems == []
         assert sent == SET

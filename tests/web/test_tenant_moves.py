@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from engine.world import always
 from homing.engine.options import HOUR_MS, EngineOptions
+from homing.model import Subscription, read_id
 from homing.store.catalog_versions import raise_catalog
 from homing.store.tx import Tx
 from web.asgi import Client, Got
@@ -181,3 +182,54 @@ def test_retention_waits_while_rows_are_copied() -> None:
         assert (await house.client.get(f"/v1/events/{event}?tenant={ACME}")).status == 404
 
     live(story, EngineOptions(retention_ms=DAY_MS))
+
+
+@pytest.mark.parametrize("step", ["left", "moved"])
+def test_a_request_that_runs_while_the_rows_are_removed_is_told_where_the_tenant_is(
+    step: str,
+) -> None:
+    """It was let in before the switch, and found nothing any more after it."""
+
+    async def story(house: House) -> None:
+        stream = (
+            await house.client.post("/v1/subscriptions", {"types": ["*"], "tenant": ACME})
+        ).json
+        manager, path = await key_of(house, "manager"), f"/v1/subscriptions/{stream['id']}"
+        cursor = (await manager.get(f"{path}/events")).json["cursor"]
+        read, number = house.world.views.subscription, read_id("sub", stream["id"])
+
+        async def late(subscription_id: int) -> Subscription | None:
+            await mark(house, step)
+            raw: Any = house.world.db
+            for table, column in (("pull_stream", "subscription_id"), ("subscription", "id")):
+                text = f"DELETE FROM {table} WHERE {column} = {number}"
+                await raw.raw(lambda run, text=text: run(text))
+            return await read(subscription_id)
+
+        house.world.views.subscription = late  # type: ignore[method-assign]
+        got = await manager.post(f"{path}/ack", {"cursor": cursor})
+        assert refused(got, "tenant_moved"), got
+        house.world.views.subscription = read  # type: ignore[method-assign]
+        await mark(house, None)
+        assert (await manager.post(f"{path}/ack", {"cursor": cursor})).status == 404
+
+    live(story)
+
+
+def test_a_reader_is_not_changed_while_the_rows_of_its_tenant_arrive() -> None:
+    """The operator's key is let in; the subscription is there already, and its stream is not."""
+
+    async def story(house: House) -> None:
+        stream = (
+            await house.client.post("/v1/subscriptions", {"types": ["*"], "tenant": ACME})
+        ).json
+        path = f"/v1/subscriptions/{stream['id']}"
+        cursor = (await house.client.get(f"{path}/events")).json["cursor"]
+        await mark(house, "arriving")
+        number, raw = read_id("sub", stream["id"]), cast("Any", house.world.db)
+        await raw.raw(lambda run: run(f"DELETE FROM pull_stream WHERE subscription_id = {number}"))
+        assert refused(await house.client.post(f"{path}/ack", {"cursor": cursor}))
+        assert refused(await house.client.get(f"{path}/events?reader=new&from=now"))
+        assert refused(await house.client.call("DELETE", f"{path}/readers"))
+
+    live(story)

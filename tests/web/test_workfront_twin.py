@@ -18,7 +18,7 @@ from web.browse import Browser, text
 from web.house import House, live
 from web.test_workfront import URL, create
 
-NEW_URL = "https://new.example/hook"
+NEW_URL = "https://receiver.example/new-hook"  # of the same origin, so the token stays
 SECRET = "whsec_" + "QUJD" * 8
 MINUTE = 60_000
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from functools import wraps
+from inspect import iscoroutinefunction
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from msgspec import Struct
 
-from homing.errors import Forbidden
+from homing.errors import Forbidden, NotFound
 from homing.languages.sentences import say
 from homing.policy.admission import DEFAULT_TENANT
 from homing.policy.audit import Who
@@ -45,6 +47,18 @@ class Caller(Struct, frozen=True):
     on_change: Callable[[str], None] | None = None
     # Raises TenantMoved if the tenant is served by another installation; None: it is here.
     check_tenant: Callable[[str], None] | None = None
+    # Raises NotAuthorized once the key, session or link has ended; None: it does not end.
+    lives: Callable[[], Awaitable[object]] | None = None
+
+    async def must_live(self) -> None:
+        """Raises NotAuthorized if the caller's key, session or link has ended meanwhile.
+
+        Whatever has waited asks this before it goes on.
+        """
+        if self.check_tenant is not None and self.tenant is not None:
+            self.check_tenant(self.tenant)
+        if self.lives is not None:
+            await self.lives()
 
     @property
     def who(self) -> Who:
@@ -71,6 +85,11 @@ class Caller(Struct, frozen=True):
         """Counts a changing call; raises TooMany. The operator's callers have no limit."""
         if self.tenant is not None and self.on_change is not None:
             self.on_change(self.tenant)
+
+    def must_be_here(self) -> None:
+        """Raises TenantMoved or TenantMoving if the data of the caller's tenant is not here."""
+        if self.check_tenant is not None and self.tenant is not None:
+            self.check_tenant(self.tenant)
 
     def must_write(self, tenant: str) -> None:
         """Raises Forbidden for a tenant other than the caller's own, whether it exists or not."""
@@ -111,7 +130,7 @@ CHANGING: set[str] = set()
 
 
 def use_case(
-    roles: frozenset[Role], *, changes: bool = False, counted: bool = True
+    roles: frozenset[Role], *, changes: bool = False, counted: bool = True, reads: bool = True
 ) -> Callable[
     [Callable[Concatenate[_S, Caller, _P], _R]], Callable[Concatenate[_S, Caller, _P], _R]
 ]:
@@ -120,6 +139,10 @@ def use_case(
     With ``changes``, the audit log names the caller and the use case with every change it makes.
     Without it, the store refuses to make a change. A changing call is counted, and raises TooMany
     if the tenant makes too many: each leaves entries in the audit log.
+
+    What a reading use case found is given only if the caller's key, session or link still lives,
+    which is asked after the read and before each page: so nothing that waits or stays open needs a
+    check of its own. Without ``reads``, the result of a use case stands, as that of a change does.
     """
 
     def mark(
@@ -128,16 +151,19 @@ def use_case(
         @wraps(method)
         def checked(self: _S, caller: Caller, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
             caller.must_be(roles)
-            if caller.check_tenant is not None and caller.tenant is not None:
-                caller.check_tenant(caller.tenant)
-            if not changes:
+            caller.must_be_here()
+            if not changes and not waits:
                 return method(self, caller, *args, **kwargs)
+            if not changes:
+                reading = cast("Awaitable[Any]", method(self, caller, *args, **kwargs))
+                reading = _read(caller, reading) if reads else reading
+                return cast("_R", _told_where(caller, reading))
             if counted and present_act() is None:  # A use case may call another one.
                 caller.count_change()
             changing = cast("Awaitable[Any]", method(self, caller, *args, **kwargs))
-            return cast("_R", _act(caller, action, changing))
+            return cast("_R", _told_where(caller, _act(caller, action, changing)))
 
-        action = action_of(method)
+        action, waits = action_of(method), iscoroutinefunction(method)
         USE_CASES[method.__qualname__] = roles
         if changes:
             CHANGING.add(method.__qualname__)
@@ -146,9 +172,31 @@ def use_case(
     return mark
 
 
+async def _told_where(caller: Caller, calling: Awaitable[Any]) -> Any:
+    """What a call finds; if its tenant was moved while it ran, that is why it finds nothing."""
+    try:
+        return await calling
+    except NotFound:
+        caller.must_be_here()
+        raise
+
+
 async def _act(caller: Caller, action: str, changing: Awaitable[Any]) -> Any:
-    with acting(caller.who, action, caller.form):
+    with acting(caller.who, action, caller.form, caller.must_live):
         return await changing
+
+
+async def _read(caller: Caller, reading: Awaitable[Any]) -> Any:
+    found = await reading
+    await caller.must_live()
+    return _paged(caller, found) if isinstance(found, AsyncGenerator) else found
+
+
+async def _paged(caller: Caller, pages: AsyncGenerator[Any]) -> AsyncGenerator[Any]:
+    async with aclosing(pages):
+        async for page in pages:
+            await caller.must_live()
+            yield page
 
 
 def action_of(use_case: Callable[..., Any]) -> str:

@@ -52,11 +52,12 @@ class App:
     ) -> None:
         self.now, self.policies = options.now, options.policies
         quotas = Quotas(views, options.now, default=options.quota, tenants=options.tenant_quotas)
+        self.audit = Audit(audit, options.now)
         self.authenticator = Authenticator(
             options.admin_key, api_keys, options.now, options.metrics_networks
         )
         self.sessions = Sessions(self.authenticator, api_keys, options.admin_key, options.now)
-        self.people = People(options.people)
+        self.people = People(options.people, options.now)
         self.publishing = Publishing(engine, quotas)
         self.events = Events(views, options.now)
         self.event_types = EventTypes(engine)
@@ -74,7 +75,7 @@ class App:
             now=options.now,
         )
         self.causes = Causes(engine, views, options.now)
-        self.pull = Pull(engine, views, pull, now=options.now)
+        self.pull = Pull(engine, views, pull, self.audit.counted, now=options.now)
         self.replays = Replays(engine, views, quotas, options.now)
         self.search = Search(engine, views)
         self.erasures = Erasures(engine, api_keys, portal)
@@ -82,17 +83,16 @@ class App:
         self.keys = Keys(api_keys)
         self.portal_links = PortalLinks(portal, options)
         self.portal_looks = PortalLooks(portal, options.now)
-        self.notice_targets = NoticeTargets(engine, options)
+        self.notice_targets = NoticeTargets(engine, options, self.audit.counted)
         self.figures = Figures(views, options.now)
         self.status = Status(engine, views, options)
-        self.audit = Audit(audit, options.now)
         self.authenticator.on_change = self.people.on_change = quotas.count_change
         self.authenticator.check_tenant = self.people.check_tenant = engine.check_tenant
         self.portal_links.check_tenant = engine.check_tenant
         self.portal_links.on_change = quotas.count_change
-        self.authenticator.on_anonymous = self.audit.refusals.anonymous
-        self.people.on_refused = self.audit.refusals.anonymous
-        self.sessions.on_refused = self.audit.refusals.refused
+        self.authenticator.on_anonymous = self.audit.counted.anonymous
+        self.people.on_refused = self.audit.counted.anonymous
+        self.sessions.on_refused = self.audit.counted.refused
         self.built_in_receiver = BuiltInReceiver(
             views, self.subscriptions, options.hash_keys, available=options.can_receive
         )

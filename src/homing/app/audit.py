@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from homing.app.access import ADMINS, READERS, Caller, use_case
-from homing.app.refusals import Refusals
-from homing.errors import FieldProblem, Invalid, TooMany
+from homing.app.counted_calls import CountedCalls
+from homing.app.exports import ROWS_MAX, OpenExports
+from homing.engine.audit import ENTRIES_READ, check_segment, forged_among
+from homing.errors import FieldProblem, Invalid
 from homing.languages.sentences import say
 from homing.model import read_id, show_id
 from homing.policy.audit import (
@@ -19,20 +19,13 @@ from homing.policy.audit import (
     Head,
     Segment,
     Who,
-    head_mac,
-    is_genuine,
-    segment_hash,
+    is_signed,
 )
 from homing.ports.audit import AuditFilter, AuditStore
 
-EXPORT_MAX = 100_000  # entries of one export
+EXPORT_MAX = ROWS_MAX  # entries of one export
 EXPORT_PAGE = 200
-EXPORTS_AT_ONCE = 4
-EXPORT_AGAIN_MS = 10_000
-EXPORT_LIFE_MS = 600_000  # An export that is read so slowly no longer keeps others waiting.
 SEGMENTS_AT_ONCE = 10  # of one call that verifies
-ENTRIES_READ = 100
-AT_ONCE = 20  # entries whose digests are computed in one turn of the event loop
 NAMED_MAX = 10  # entries that a problem names
 TEXT_CHARS_MAX = 200
 OPERATOR = Who("the operator")
@@ -76,9 +69,8 @@ class Audit:
 
     def __init__(self, log: AuditLog, now: Callable[[], int]) -> None:
         self._views, self._key = log.views, log.key
-        self.refusals = Refusals(log.store, log.key, log.take_id)
-        self._now = now
-        self._exports: dict[str | None, int] = {}  # the tenant of the caller → since when
+        self.counted = CountedCalls(log.store, log.key, log.take_id)
+        self._exports = OpenExports(now)
 
     @use_case(READERS)
     async def page(
@@ -95,31 +87,14 @@ class Audit:
     ) -> AsyncIterator[list[AuditEntry]]:
         """Pages of at most ``EXPORT_MAX`` entries, newest first; raises Invalid or TooMany."""
         conditions = _scoped(caller, conditions)
-        now = self._now()
-        running = [it for it, since in self._exports.items() if now - since < EXPORT_LIFE_MS]
-        if caller.tenant in running or len(running) >= EXPORTS_AT_ONCE:
-            detail = say("Another export of the audit log is running.")
-            raise TooMany(detail, after_ms=EXPORT_AGAIN_MS)
-        pages = self._pages(caller, conditions, now)
-        return _with_first(await anext(pages), pages)  # Once begun, its ``finally`` runs, too.
 
-    async def _pages(
-        self, caller: Caller, conditions: AuditFilter, now: int
-    ) -> AsyncGenerator[list[AuditEntry]]:
-        self._exports[caller.tenant] = now
-        try:
-            count, before_id = 0, None
-            while count < EXPORT_MAX:
-                found, before_id = await self._views.entries(
-                    conditions, before_id=before_id, limit=EXPORT_PAGE
-                )
-                count += len(found)
-                yield [_shown_to(caller, it) for it in found]
-                if before_id is None:
-                    return
-        finally:
-            if self._exports.get(caller.tenant) == now:
-                del self._exports[caller.tenant]
+        async def page(before_id: int | None) -> tuple[list[AuditEntry], int | None]:
+            found, after = await self._views.entries(
+                conditions, before_id=before_id, limit=EXPORT_PAGE
+            )
+            return [_shown_to(caller, it) for it in found], after
+
+        return await self._exports.begin(caller.tenant, page)
 
     # --- verify ------------------------------------------------------------------------------
 
@@ -157,40 +132,32 @@ class Audit:
 
     async def _check_whole(self, head: Head) -> list[str]:
         problems: list[str] = []
-        if (head.last or head.removed) and head.mac != head_mac(self._key, head):
+        if not is_signed(self._key, head):
             problems.append("The head of the log was changed.")
+        if head.damaged:
+            problems.append(_damaged(head.damaged))
         strays = await self._views.stray_entries(limit=NAMED_MAX)
         if strays:
             problems.append(f"Entries of no segment that exists were added: {_ids(strays)}.")
         loose = await self._views.loose_entries(limit=ENTRIES_READ)
-        if forged := await self._forged(loose):
+        if forged := await forged_among(self._key, loose):
             problems.append(f"New entries were changed or not written by Homing: {_ids(forged)}.")
         return problems
 
     async def _check(self, segment: Segment, previous: bytes) -> SegmentCheck:
-        digests: list[bytes] = []
-        forged: list[int] = []
-        after_id, count = -1, 0
-        while count <= segment.entries:  # One more than there should be says that some were added.
-            found = await self._views.entries_of(
-                segment.number, after_id=after_id, limit=ENTRIES_READ
-            )
-            digests += [it.digest for it in found]
-            forged += await self._forged(found)
-            count += len(found)
-            if len(found) < ENTRIES_READ:
-                break
-            after_id = found[-1].id
+        found = await check_segment(self._views, self._key, segment, previous)
         problems: list[str] = []
-        if count < segment.entries:
-            problems.append(f"{_count(segment.entries - count)} missing")
-        elif count > segment.entries:
-            problems.append(f"{_count(count - segment.entries)} too many")
-        if forged:
-            problems.append(f"changed or not written by Homing: {_ids(forged)}")
-        true_hash = segment_hash(self._key, segment.number, previous, digests)
-        if segment.hash != true_hash and not problems:
+        if found.count < segment.entries:
+            problems.append(f"{_count(segment.entries - found.count)} missing")
+        elif found.count > segment.entries:
+            problems.append(f"{_count(found.count - segment.entries)} too many")
+        if found.forged:
+            problems.append(f"changed or not written by Homing: {_ids(found.forged)}")
+        if segment.hash != found.hash and not problems:
             problems.append("the entries, the segment or the one before was changed")
+        dates = (segment.first_at, segment.last_at)
+        if dates != (found.first_at, found.last_at) and not problems:
+            problems.append("its dates were changed")
         return SegmentCheck(
             segment.number,
             segment.entries,
@@ -199,25 +166,6 @@ class Audit:
             segment.hash,
             tuple(problems),
         )
-
-    async def _forged(self, entries: list[AuditEntry]) -> list[int]:
-        """The entries whose digests do not fit."""
-        forged = []
-        for place, entry in enumerate(entries):
-            if place % AT_ONCE == 0:
-                await asyncio.sleep(0)
-            if not is_genuine(self._key, entry):
-                forged.append(entry.id)
-        return forged
-
-
-async def _with_first(
-    first: list[AuditEntry], rest: AsyncGenerator[list[AuditEntry]]
-) -> AsyncIterator[list[AuditEntry]]:
-    async with aclosing(rest):
-        yield first
-        async for page in rest:
-            yield page
 
 
 def _scoped(caller: Caller, conditions: AuditFilter) -> AuditFilter:
@@ -253,7 +201,12 @@ def _count(number: int) -> str:
     return "1 entry is" if number == 1 else f"{number:,} entries are"
 
 
-def _ids(numbers: list[int]) -> str:
+def _damaged(count: int) -> str:
+    what = "1 segment was" if count == 1 else f"{count:,} segments were"
+    return f"{what} missing or changed when retention came to them."
+
+
+def _ids(numbers: Sequence[int]) -> str:
     shown = ", ".join(show_id("aud", number) for number in numbers[:NAMED_MAX])
     more = len(numbers) - NAMED_MAX
     return f"{shown} and {more:,} more" if more > 0 else shown

@@ -10,6 +10,7 @@ cached keys. Everything else is compared in constant time.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from hmac import compare_digest
 
 from msgspec.structs import replace
@@ -25,6 +26,7 @@ from homing.policy.reach import read_address
 
 METRICS_CALLER = Caller("an address in metrics_networks", Role.METRICS, None)
 ADMIN_CALLER = Caller("the admin key", Role.ADMIN, None)
+WRONG_KEY = say("This key is wrong, expired or revoked.")
 _SCHEME = b"bearer "
 _CANONICAL = b"Bearer "
 
@@ -123,7 +125,7 @@ class Authenticator:
         if caller is None:
             self.on_anonymous(source, "wrong key")
             await self._throttle.wrong(source)
-            raise NotAuthorized(say("This key is wrong, expired or revoked."))
+            raise NotAuthorized(WRONG_KEY)
         return caller
 
     async def _find(self, text: bytes) -> Caller | None:
@@ -140,11 +142,16 @@ class Authenticator:
             key.id,
             on_change=self.on_change,
             check_tenant=self.check_tenant,
+            lives=partial(self._must_work, key.id),
         )
         until, expires_at = self._api_keys.fresh_until, key.expires_at
         self._known[_CANONICAL + text] = _Known(caller, key.id, until, expires_at)
         self.known(_CANONICAL + text)
         return caller
+
+    async def _must_work(self, key_id: int) -> None:
+        if not await self._api_keys.works(key_id):
+            raise NotAuthorized(WRONG_KEY)
 
     def __repr__(self) -> str:
         return "Authenticator(****)"

@@ -8,11 +8,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from homing.app.access import MANAGERS, READERS, Caller, use_case
+from homing.app.counted_calls import CountedCalls
 from homing.app.options import AppOptions
 from homing.engine.engine import Engine
 from homing.engine.time_zones import zone_of
 from homing.errors import Invalid, NotFound
 from homing.languages.sentences import say
+from homing.model import show_id
 from homing.policy.admission import tenant_problem
 from homing.policy.audit import Who
 from homing.policy.notices import (
@@ -31,8 +33,8 @@ CONFIRM = "notice_targets.confirm"
 class NoticeTargets:
     """The targets of all tenants, and those of the operator."""
 
-    def __init__(self, engine: Engine, options: AppOptions) -> None:
-        self._engine, self._options = engine, options
+    def __init__(self, engine: Engine, options: AppOptions, counted: CountedCalls) -> None:
+        self._engine, self._options, self._counted = engine, options, counted
 
     @use_case(MANAGERS, changes=True)
     async def create(
@@ -130,8 +132,12 @@ class NoticeTargets:
 
         Raises NotFound, Conflict for an address that is not confirmed, or TooMany.
         """
-        await self._visible(caller, target_id)
-        return await self._engine.notice_targets.test(target_id)
+        target = await self._visible(caller, target_id)
+        sent = await self._engine.notice_targets.test(target_id)
+        tenant = None if target.tenant == OPERATOR else target.tenant
+        object_id = show_id("tgt", target_id)
+        self._counted.changed(caller, NoticeTargets.test, tenant=tenant, object_id=object_id)
+        return sent
 
     @use_case(READERS)
     async def records(

@@ -2,27 +2,30 @@
 
 The header counts only if the connection comes from a listed address: anybody else could write it,
 too. Homing has no login of its own: the proxy knows who the person is, and the operator's rules
-say what the person may do.
+say what the person may do. The proxy also knows when the person signs out, and Homing does not. So
+a response that stays open ends after ten minutes, and the next request passes the proxy again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from ipaddress import IPv6Address
 
 from homing.app.access import Caller
-from homing.errors import Forbidden
+from homing.errors import Forbidden, NotAuthorized
 from homing.languages.sentences import say
 from homing.policy.people import PeopleOptions, is_name, read_groups, rule_of
 from homing.policy.reach import read_address
 
-HeaderLines = Sequence[tuple[bytes, bytes]]
+NAMED_FOR_MS = 10 * 60_000  # how long the word of the proxy holds for one request
 
 
 class People:
     """Finds the callers of requests that come through the proxy."""
 
-    def __init__(self, options: PeopleOptions) -> None:
+    def __init__(self, options: PeopleOptions, now: Callable[[], int]) -> None:
+        self._now = now
         self._user = options.user_header.lower().encode()
         self._groups = options.groups_header.lower().encode()
         self._networks, self._rules = options.networks, options.rules
@@ -32,25 +35,23 @@ class People:
         # Called when a person whom the proxy names is refused, with the address and the reason.
         self.on_refused: Callable[[str, str], None] = lambda _source, _why: None
 
-    def caller_of(self, headers: HeaderLines, source: str) -> Caller | None:
+    def caller_of(self, headers: Mapping[bytes, bytes], source: str) -> Caller | None:
         """The person whom the proxy names; None if the request is not from the proxy.
 
         Raises Forbidden for a person whom no rule admits, and for a header that is not one name.
         """
         if not self._user or not self._is_proxy(source):
             return None
-        names = [value for name, value in headers if name == self._user]
-        if not names or names == [b""]:
+        name = headers.get(self._user)
+        if not name:
             return None  # The proxy lets some paths through without a sign-in.
-        person = _text(names[0]) if len(names) == 1 else ""
+        person = _text(name)
         if not is_name(person):
             self.on_refused(source, "no name from the proxy")
             raise Forbidden(say("The proxy does not name one person."))
         groups: tuple[str, ...] = ()
         if self._groups:
-            groups = read_groups(
-                ",".join(_text(value) for name, value in headers if name == self._groups)
-            )
+            groups = read_groups(_text(headers.get(self._groups, b"")))
         rule = rule_of(self._rules, person, groups)
         if rule is None:
             self.on_refused(source, "a person without a rule")
@@ -63,7 +64,12 @@ class People:
             person=person,
             on_change=self.on_change,
             check_tenant=self.check_tenant,
+            lives=partial(self._must_be_recent, self._now()),
         )
+
+    async def _must_be_recent(self, asked_at: int) -> None:
+        if self._now() - asked_at >= NAMED_FOR_MS:
+            raise NotAuthorized
 
     def _is_proxy(self, source: str) -> bool:
         found = read_address(source)

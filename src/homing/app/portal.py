@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType, structs
@@ -156,6 +157,7 @@ class PortalLinks:
             address=source,
             on_change=self.on_change,
             check_tenant=self.check_tenant,
+            lives=partial(self.session_of, text),
         )
         return PortalSession(link, caller)
 

@@ -38,7 +38,7 @@ class Publishing:
         self.is_limited = quotas.limits_publishing  # for any tenant
         self._event_check = engine.event_check
 
-    @use_case(PUBLISHERS)
+    @use_case(PUBLISHERS, reads=False)
     async def publish(self, caller: Caller, drafts: Sequence[EventDraft]) -> list[Receipt]:
         """Accepts all events or none.
 

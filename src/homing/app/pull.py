@@ -6,24 +6,36 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator
+from typing import Any
 from weakref import finalize
 
 from msgspec import Struct
 
 from homing.app.access import MANAGERS, READERS, Caller, use_case
+from homing.app.counted_calls import CountedCalls
 from homing.engine.engine import Engine
 from homing.engine.shared import Shared
-from homing.errors import BehindRetention, Conflict, FieldProblem, Gone, Invalid, NotFound, TooMany
+from homing.errors import (
+    BehindRetention,
+    Conflict,
+    FieldProblem,
+    Gone,
+    Invalid,
+    NotAuthorized,
+    NotFound,
+    TooMany,
+)
 from homing.languages.sentences import say
-from homing.model import Event, Subscription, id_floor
+from homing.model import Event, Subscription, id_floor, show_id
 from homing.policy.pull import CURSOR_RULE, Cursors, reader_problem
 from homing.policy.share import Share
 from homing.ports import ViewStore
 from homing.ports.pull import PAGE_BYTES_MAX, PullEntry, PullPage, PullReader, PullStore
 
 WAIT_MS_MAX = 60_000  # that one read waits for an event
-WAITING_MAX = 1_000  # reads that wait at a time,
-WAITING_OF_TENANT_MAX = 250  # of these: of one tenant,
+WAITING_MAX = 1_000  # reads that wait at a time, which tenants share
+WAITING_RESERVE = 10  # one of so many is for tenants of which none waits
+WAITING_OF_TENANT_MAX = 250  # of one tenant
 WAITING_OF_KEY_MAX = 64  # and of one key
 STREAM_WAIT_MS = 15_000  # after which a quiet stream gets a line, so that nobody closes it
 LIMIT_MAX = 1_000
@@ -90,12 +102,14 @@ class Pull:
         engine: Engine,
         views: ViewStore,
         parts: PullParts,
+        counted: CountedCalls,
         *,
         now: Callable[[], int],
     ) -> None:
-        self._engine, self._views, self._now = engine, views, now
+        self._engine, self._views, self._now, self._counted = engine, views, now, counted
         self._store, self._reads, self._cursors = parts.store, parts.views, parts.cursors
-        self._waiting: Counter[tuple[str, object]] = Counter()
+        self._waiting = Share(WAITING_MAX, reserve=WAITING_MAX // WAITING_RESERVE)
+        self._waiting_of_key: Counter[tuple[str, int | None]] = Counter()
         self._memory = Shared(Share(MEMORY_MAX, reserve=MEMORY_RESERVE))
 
     @use_case(READERS)
@@ -120,7 +134,10 @@ class Pull:
         place = self._place(subscription, reader, after)
         if from_now and after is None:
             caller.must_be(MANAGERS)
-            await self._store.begin_reader(subscription.id, reader, now=self._now())
+            now = self._now()
+            made = await self._store.begin_reader(subscription.id, reader, now=now)
+            if made.created_at == now:
+                self._count(caller, Pull.read, subscription, reader)
         page, head = await self._page(subscription, reader, place, limit)
         if not page.events and not page.lag and wait_ms > 0:
             with self._place_to_wait(caller):
@@ -164,10 +181,10 @@ class Pull:
                     limit=limit,
                     wait_ms=STREAM_WAIT_MS,
                 )
-            except (NotFound, Conflict, Gone, TooMany):
+            except (NotFound, Conflict, Gone, NotAuthorized, TooMany):
                 return  # The next request gets the reason.
 
-    @use_case(MANAGERS)
+    @use_case(MANAGERS, reads=False)
     async def ack(
         self, caller: Caller, subscription_id: int, *, reader: str, cursor: str
     ) -> ReaderShown:
@@ -179,6 +196,7 @@ class Pull:
         place = self._place(subscription, reader, cursor, field="cursor")
         assert place is not None
         found = await self._store.ack(subscription.id, reader, position=place, now=self._now())
+        self._count(caller, Pull.ack, subscription, reader)
         heads = await self._reads.heads([subscription.id])
         return self._reader(subscription, found, heads.get(subscription.id, found.position))
 
@@ -194,6 +212,15 @@ class Pull:
         """Removes a reader; the same name later begins with the oldest event. Raises NotFound."""
         subscription = await self._found(caller, subscription_id)
         await self._store.remove_reader(subscription.id, reader)
+
+    def _count(
+        self, caller: Caller, use_case: Callable[..., Any], subscription: Subscription, reader: str
+    ) -> None:
+        """Count a change of a reader: programs make it so often that an entry each is too many."""
+        object_id = show_id("sub", subscription.id)
+        self._counted.changed(
+            caller, use_case, tenant=subscription.tenant, object_id=object_id, detail=reader
+        )
 
     async def _found(self, caller: Caller, subscription_id: int) -> Subscription:
         found = await self._views.subscription(subscription_id)
@@ -276,22 +303,25 @@ class Pull:
 
     @contextlib.contextmanager
     def _place_to_wait(self, caller: Caller) -> Iterator[None]:
-        """Raises TooMany if too many reads wait: in all, of one tenant, or of one key."""
-        places = {
-            ("all", None): WAITING_MAX,
-            ("tenant", caller.tenant): WAITING_OF_TENANT_MAX,
-            ("key", caller.key_id): WAITING_OF_KEY_MAX,
-        }
-        for place, most in places.items():
-            if self._waiting[place] >= most:
-                raise TooMany(
-                    f"{most} reads wait for events already: use fewer at a time, or do not wait."
-                )
-        self._waiting.update(places.keys())
+        """Raises TooMany if too many reads wait: of one key, of one tenant, or in all.
+
+        A tenant of which none waits finds a place, however many others have.
+        """
+        tenant = caller.tenant or ""
+        key, of_tenant = (tenant, caller.key_id), self._waiting.held_by(tenant)
+        full = 0
+        if self._waiting_of_key[key] >= WAITING_OF_KEY_MAX:
+            full = WAITING_OF_KEY_MAX
+        elif of_tenant >= WAITING_OF_TENANT_MAX or not self._waiting.may_take(tenant):
+            full = max(of_tenant, 1)
+        if full:
+            raise TooMany(
+                f"{full} reads wait for events already: use fewer at a time, or do not wait."
+            )
+        self._waiting.take(tenant)
+        self._waiting_of_key[key] += 1
         try:
             yield
         finally:
-            self._waiting.subtract(places.keys())
-            for place in places:
-                if not self._waiting[place]:
-                    del self._waiting[place]
+            self._waiting.give(tenant)
+            self._waiting_of_key -= Counter((key,))

@@ -11,7 +11,7 @@ from homing.app.deliveries import visible_endpoint_id
 from homing.app.quotas import Quotas
 from homing.engine.engine import Engine
 from homing.errors import FieldProblem, Invalid, NotFound
-from homing.languages.sentences import say
+from homing.languages.sentences import Sentence, many, say
 from homing.model import Endpoint, Status
 from homing.policy.admission import DEFAULT_TENANT
 from homing.policy.backfill import PER_SECOND, PastStart, check_start, check_subscription
@@ -120,6 +120,20 @@ class Replays:
     async def get(self, caller: Caller, job_id: int) -> ReplayJob:
         """The job; raises NotFound."""
         return await self._visible(caller, job_id)
+
+    async def waits(self, job: ReplayJob) -> Sentence | None:
+        """Why a job that a caller may see makes no deliveries for now; None if it does."""
+        tenant = await self._engine.replay_waits_for(job)
+        if tenant is None:
+            return None
+        return many(
+            "The tenant {tenant} may have at most {count} pending delivery: the job goes on when "
+            "there is room.",
+            "The tenant {tenant} may have at most {count} pending deliveries: the job goes on when "
+            "there is room.",
+            self._quotas.of(tenant).pending_max,
+            tenant=tenant,
+        )
 
     @use_case(MANAGERS, changes=True)
     async def cancel(self, caller: Caller, job_id: int) -> ReplayJob:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -92,8 +93,9 @@ class Sessions:
             raise NotAuthorized(say("Sign in with a key."))
         if not await self._api_keys.session_lives(session.id):
             raise NotAuthorized(say("This session has ended."))
+        lives = partial(self.caller_of, session)
         if session.holder == ADMIN_HOLDER:
-            return replace(ADMIN_CALLER, address=source)
+            return replace(ADMIN_CALLER, address=source, lives=lives)
         key = await self._api_keys.named(session.holder)
         if key is None:
             raise NotAuthorized(say("The key no longer works."))
@@ -105,6 +107,7 @@ class Sessions:
             source,
             on_change=self._authenticator.on_change,
             check_tenant=self._authenticator.check_tenant,
+            lives=lives,
         )
 
 

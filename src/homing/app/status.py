@@ -205,6 +205,7 @@ class Status:
                 pulse.store_ok,
                 pulse.draining,
                 pulse.clock.steps,
+                pulse.catalog,
             )
         )
 

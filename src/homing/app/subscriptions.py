@@ -16,6 +16,7 @@ from homing.errors import FieldProblem, Invalid, NotFound
 from homing.languages.sentences import say
 from homing.model import SPEC, Attempt, Subscription, Target, Verification
 from homing.policy.admission import SubscriptionDraft, check_subscription
+from homing.policy.authentication import kept_problems
 from homing.policy.backfill import PastStart, creation_problems
 from homing.policy.rotation import OVERLAP_MS, OVERLAP_MS_MAX
 from homing.policy.signature import read_secret
@@ -32,12 +33,14 @@ NO_ORIGIN = say(
 class Drafted(NamedTuple):
     """A subscription as a request describes it, and the problems of unreadable fields.
 
-    ``past``: a new subscription also gets the kept events since then.
+    ``past``: a new subscription also gets the kept events since then. ``sent``: the secrets that a
+    change gives anew, and does not keep, by the names of their fields and headers.
     """
 
     draft: SubscriptionDraft
     problems: tuple[FieldProblem, ...] = ()
     past: PastStart | None = None
+    sent: frozenset[str] = frozenset()
 
 
 class Backfill(Struct, frozen=True):
@@ -207,7 +210,7 @@ class Subscriptions:
         self, caller: Caller, drafted: Drafted, *, before: Subscription | None = None
     ) -> SubscriptionDraft:
         """The draft in its normal form; raises Invalid. An unchanged URL is not checked again."""
-        draft, problems, past = drafted
+        draft, problems, past, sent = drafted
         verification = needed(draft, before, self._options.verification)
         if verification is not draft.verification:
             draft = replace(draft, verification=verification)
@@ -228,6 +231,9 @@ class Subscriptions:
             )
         except Invalid as error:
             problems += error.problems
+        else:
+            if before is not None:
+                problems += tuple(kept_problems(draft, before, sent))
         if past is not None:
             problems += creation_problems(
                 draft,

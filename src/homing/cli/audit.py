@@ -94,6 +94,8 @@ def _change(it: AuditEntry) -> str:
         parts = [f"{name}: {_short(before.get(name))} → {_short(after[name])}" for name in names]
     else:
         parts = [f"{name}: {_short(after[name])}" for name in names if after[name]]
+    if it.count > 1:
+        parts.insert(0, f"{it.count:,} times")
     text = ", ".join(parts)
     return text if len(text) <= CHANGE_CHARS_MAX else f"{text[:CHANGE_CHARS_MAX]}…"
 

@@ -217,15 +217,21 @@ def _follow(
         TextColumn(verb),
         BarColumn(),
         MofNCompleteColumn(),
+        TextColumn("{task.fields[waits]}", style="dim"),
         console=out,
         disable=quiet or not out.is_terminal,
     ) as bar:
-        task = bar.add_task("replay", total=found.count if found.exact else None)
+        task = bar.add_task("replay", total=found.count if found.exact else None, waits="")
+        said = False
         try:
             while job.state == "running":
                 time.sleep(POLL_S)
                 job = client.replay_job(job.id)
-                bar.update(task, completed=job.replayed + job.skipped)
+                waits = plain(job.waits)
+                bar.update(task, completed=job.replayed + job.skipped, waits=waits)
+                if waits and not said and bar.disable:
+                    note(waits)
+                    said = True
         except KeyboardInterrupt:
             job = client.cancel_replay(job.id)
     return job

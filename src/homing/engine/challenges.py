@@ -2,7 +2,9 @@
 
 A challenge is sent like an attempt: through the same guard, with the subscription's deadline. It
 carries neither the token nor the headers of the subscription, which an unproved URL must not get.
-Challenges are limited per host, per tenant and in all, so that nobody can flood a URL with them.
+Challenges are limited per host, per tenant and in all, so that nobody can flood a URL with them. At
+a host and in all, tenants have shares: no tenant uses up what others need to prove their URLs. No
+lock is held while a receiver is asked.
 """
 
 from __future__ import annotations
@@ -17,15 +19,18 @@ from homing.engine.attempt import RequestTemplate
 from homing.engine.core import Core
 from homing.engine.sample import sample_work
 from homing.errors import TooMany
-from homing.languages.sentences import Sentence, say
+from homing.languages.sentences import say
 from homing.model import Format, Subscription, Verification, Work
 from homing.policy.authentication import without_authentication
 from homing.policy.certificates import identity_of
+from homing.policy.share import Share
 from homing.policy.url import parse_url
 from homing.policy.verification import (
     ALL_PER_MINUTE_MAX,
+    ALL_RESERVE,
     EVENT_TYPE,
     HOST_PER_MINUTE_MAX,
+    HOST_RESERVE,
     TENANT_PER_MINUTE_MAX,
     Proof,
     challenge_body,
@@ -34,6 +39,7 @@ from homing.policy.verification import (
     judge_handshake,
 )
 from homing.ports import Request, Response
+from homing.ports.audit import must_still_act
 
 MINUTE_MS = 60_000
 
@@ -47,16 +53,22 @@ class Challenges:
         # The challenges of the last minute: when, to which host, of which tenant. The limit of all
         # challenges bounds its length.
         self._sent: deque[tuple[int, str, str]] = deque()
+        self._all = Share(ALL_PER_MINUTE_MAX, reserve=ALL_RESERVE)
+        self._at_host: dict[str, Share] = {}
 
     async def ask(self, subscription: Subscription, challenge: str) -> Proof:
         """The proof of a receiver, or why there is none; raises TooMany.
 
+        Raises NotAuthorized if the caller's key, session or link ended in the meantime.
         ``challenge`` is a random text that nobody else knows.
         """
         self._count(subscription)
         if subscription.verification is Verification.CLOUDEVENTS:
-            return await self._handshake(subscription)
-        return await self._challenge(subscription, challenge)
+            proof = await self._handshake(subscription)
+        else:
+            proof = await self._challenge(subscription, challenge)
+        await must_still_act()
+        return proof
 
     async def _challenge(self, subscription: Subscription, challenge: str) -> Proof:
         now, wall = self._clock.now(), self._clock.wall()
@@ -102,30 +114,40 @@ class Challenges:
         return await responded
 
     def _count(self, subscription: Subscription) -> None:
+        """Count a challenge; raises TooMany if the tenant, or its share, has no more of them."""
         now, tenant = self._clock.now(), subscription.tenant
-        host = parse_url(subscription.url)[1].host
-        sent = self._sent
-        while sent and sent[0][0] <= now - MINUTE_MS:
-            sent.popleft()
-        if len(sent) >= ALL_PER_MINUTE_MAX:
+        host, sent = parse_url(subscription.url)[1].host, self._sent
+        self._forget(now - MINUTE_MS)
+        at_host = self._at_host.get(host) or Share(HOST_PER_MINUTE_MAX, reserve=HOST_RESERVE)
+        why, of_what = None, [at for at, _, one in sent if one == tenant]
+        if not self._all.may_take(tenant):
             why = say("Too many challenges in all were sent in the last minute: try again later.")
-            raise self._too_many(why, sent[0][0], now)
-        times = [it[0] for it in sent if it[1] == host]
-        if len(times) >= HOST_PER_MINUTE_MAX:
+            of_what = [at for at, _, _ in sent]
+        elif not at_host.may_take(tenant):
             why = say(
                 "Too many challenges to the host {host} were sent in the last minute: try again "
                 "later.",
                 host=host,
             )
-            raise self._too_many(why, times[0], now)
-        times = [it[0] for it in sent if it[2] == tenant]
-        if len(times) >= TENANT_PER_MINUTE_MAX:
+            of_host = [(at, it) for at, one, it in sent if one == host]
+            of_what = [at for at, it in of_host if it == tenant] or [at for at, _ in of_host]
+        elif len(of_what) >= TENANT_PER_MINUTE_MAX:
             why = say(
                 "Too many challenges of this tenant were sent in the last minute: try again later."
             )
-            raise self._too_many(why, times[0], now)
+        if why is not None:
+            raise TooMany(why, after_ms=max(1_000, of_what[0] + MINUTE_MS - now))
+        self._at_host[host] = at_host
+        self._all.take(tenant)
+        at_host.take(tenant)
         sent.append((now, host, tenant))
 
-    @staticmethod
-    def _too_many(why: Sentence, oldest: int, now: int) -> TooMany:
-        return TooMany(why, after_ms=max(1_000, oldest + MINUTE_MS - now))
+    def _forget(self, upto: int) -> None:
+        """Return what was taken until then."""
+        while self._sent and self._sent[0][0] <= upto:
+            _, host, tenant = self._sent.popleft()
+            self._all.give(tenant)
+            at_host = self._at_host[host]
+            at_host.give(tenant)
+            if at_host.free == at_host.total:
+                del self._at_host[host]

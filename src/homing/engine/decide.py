@@ -373,7 +373,7 @@ class Decision:
         if subscription is None:
             self._end(row, Status.CANCELLED, Reason.SUBSCRIPTION_DELETED, self._now)
             return
-        if subscription.receiver and receiver.is_over(subscription, row.id):
+        if subscription.receiver and receiver.is_over(subscription, row):
             self._end(row, Status.CANCELLED, Reason.GONE, self._now)
             return
         if subscription.endpoint_id != row.endpoint_id:

@@ -26,7 +26,7 @@ from homing.engine.decide import Deferred, Item, Misrouted, Report, Terminated
 from homing.engine.latest import NewestFirst, Starting
 from homing.engine.load import Loader
 from homing.engine.pace import RateLimits
-from homing.engine.queue import LANES, EndpointQueue, QueueTotals, within_reach
+from homing.engine.queue import LANES, EndpointQueue, QueueTotals, place_of, within_reach
 from homing.model import (
     Delivery,
     Endpoint,
@@ -131,7 +131,7 @@ class Dispatcher:
         """Add an endpoint as the store has it, or bring its queue up to date."""
         queue = self.queues.get(start.endpoint.id)
         if queue is None and not self._mine[start.endpoint.bucket]:
-            self._ownership.notify_owner(start.endpoint.bucket, start.endpoint.id, 0)
+            self._ownership.notify_owner(start.endpoint.bucket, start.endpoint.id)
             return
         if queue is None:
             rules = self._options.rules_of(start.endpoint.tenant)
@@ -141,7 +141,7 @@ class Dispatcher:
             again = start.endpoint.health.enabled_since != since
             self.update_endpoint(start.endpoint, enabled=again)
         # Otherwise the row in memory is the newer one.
-        queue.read_again(None)
+        queue.read_again()
         if start.first:
             queue.note_in_store(more_fresh=True, next_due=start.endpoint.created_at)
         elif start.oldest_id is not None and start.next_due is None:  # All are blocked.
@@ -227,10 +227,11 @@ class Dispatcher:
 
     # --- deliveries that come in, move or go -------------------------------------------------
 
-    def accept(self, works: Iterable[Work], version: int) -> None:
+    def accept(self, works: Iterable[Work], version: int, position: int = 0) -> None:
         """Queue deliveries that were just committed, as far as there is memory for them.
 
-        ``version`` is that of the catalog when they were made.
+        ``version`` is that of the catalog when they were made, ``position`` that of their commit in
+        the order of acceptance (0: unknown).
         """
         if version != self._catalog.version:
             works = self._unchanged(works, version)
@@ -241,7 +242,7 @@ class Dispatcher:
             delivery = work.delivery
             if not mine[delivery.bucket]:
                 if delivery.subscription_id not in paused:
-                    self._notify_owner(delivery)
+                    self._notify_owner(delivery, position)
                 continue
             queue = queues.get(delivery.endpoint_id)
             if queue is None:
@@ -253,7 +254,7 @@ class Dispatcher:
             if queue.takes(delivery) and capacity.may_add(queue):
                 queue.add(work)
             else:
-                queue.left_in_store(delivery)
+                queue.left_in_store(delivery, position)
         now = self._clock.now()
         for queue in touched:
             if queue.in_store or not queue.ready(_FRESH, now):
@@ -308,8 +309,9 @@ class Dispatcher:
                 queue.put_back()  # Those that are queued may have been accepted after it.
             self.reschedule(queue)
 
-    def _notify_owner(self, delivery: Delivery) -> None:
-        self._ownership.notify_owner(delivery.bucket, delivery.endpoint_id, delivery.due_at)
+    def _notify_owner(self, delivery: Delivery, position: int = 0) -> None:
+        from_ = place_of(delivery, position)
+        self._ownership.notify_owner(delivery.bucket, delivery.endpoint_id, *from_)
 
     def read_now(self) -> None:
         """Retry the failed reads at once: the store works again."""
@@ -335,7 +337,7 @@ class Dispatcher:
             self.reload_endpoint(endpoint_id)
             return
         queue.put_back()
-        queue.read_again(None)
+        queue.read_again()
         queue.note_in_store(more_fresh=True, next_due=self._clock.now(), expires_at=0)
         self.reschedule(queue)
 
@@ -355,8 +357,8 @@ class Dispatcher:
 
     # --- changes by other processes ----------------------------------------------------------
 
-    def published_elsewhere(self, endpoint_id: int, due_at: int | None = None) -> None:
-        """Note that another process published for this endpoint; the first was due at ``due_at``.
+    def published_elsewhere(self, endpoint_id: int, due_at: int = 0, position: int = 0) -> None:
+        """Note that another process published for this endpoint, from this time or position on.
 
         The rows are not read while the endpoint is disabled, frozen or held.
         """
@@ -365,7 +367,7 @@ class Dispatcher:
             self.reload_endpoint(endpoint_id)
             return
         now = self._clock.now()
-        queue.read_again(due_at)
+        queue.read_again(due_at, position)
         expires_at = now + self._options.window_min_ms
         queue.note_in_store(more_fresh=True, next_due=now, expires_at=expires_at)
         self.reschedule(queue)
@@ -375,7 +377,7 @@ class Dispatcher:
         queue = self.queues.get(endpoint_id)
         if queue is not None:
             queue.put_back()
-            queue.read_again(None)
+            queue.read_again()
             self.reschedule(queue)
             self.reload_endpoint(endpoint_id)
 
@@ -386,7 +388,7 @@ class Dispatcher:
         """
         for queue in list(self.queues.values()):  # ``reschedule`` may forget one.
             if queue.endpoint.tenant == tenant:
-                queue.put_back()
+                queue.forget_erased()
                 self.reschedule(queue)
                 endpoint_id = queue.endpoint.id
                 if endpoint_id <= upto_id and endpoint_id not in used and not queue.busy:
@@ -453,7 +455,7 @@ class Dispatcher:
                 self._pump_soon()
             elif queue in turns:
                 turns.discard(queue)
-                self._loader.again(queue)
+                self._loader.ask_next_postponed(queue)
             if waiting and queue.wants(lane, now):
                 self._loader.rows(queue, lane)
         at = queue.next_time(now)
@@ -517,7 +519,7 @@ class Dispatcher:
         if (
             subscription is None
             or subscription.endpoint_id != queue.endpoint.id
-            or (subscription.receiver and is_over(subscription, delivery.id))
+            or (subscription.receiver and is_over(subscription, delivery))
         ):
             queue.claim(delivery.id, lane)
             self.on_unsendable(Misrouted(delivery, self._ownership.epochs[delivery.bucket]))
@@ -556,7 +558,7 @@ class Dispatcher:
             if queue.in_store:
                 self.reschedule(queue)
         if self._loader.postponed:
-            self._loader.again(queue)
+            self._loader.ask_next_postponed(queue)
 
     def _ordered_from(self, delivery: Delivery, subscription: Subscription) -> int:
         """When a delivery with a key may be attempted: never alongside a former owner's request."""
@@ -585,6 +587,10 @@ class Dispatcher:
             self._newest_first.add(Starting(queue, work, lane, subscription, rank, canary))
         else:
             self.send(queue, work, lane, subscription, now, rank)
+
+    async def wait_to_test(self, subscription: Subscription) -> bool:
+        """Take a turn of its host for a test send; whether it waited. Raises TooMany."""
+        return await self._rates.take_for_test(subscription, on_wait=self._set_timer)
 
     def _wait_after_pause(
         self, queue: EndpointQueue, delivery: Delivery, lane: Lane, subscription: Subscription
@@ -690,11 +696,18 @@ class Dispatcher:
             template = self._templates.of(subscription)
             wall = self._clock.wall()  # Read each time: the wall clock may be set at any moment.
             request, lines = template.write(work, number=number, now=now, wall=wall)
+            if request.credentials is not None:
+                request = replace(request, is_wanted=self._is_wanted(queue, subscription))
             self._sender.send(request, done)
         except Exception as error:
             log.exception("an attempt could not be made", delivery=show_id("dlv", delivery.id))
             fault = Response(None, Failure.SENDER_FAULT, type(error).__name__, None, Phases())
             asyncio.get_running_loop().call_soon(done, fault)
+
+    def _is_wanted(self, queue: EndpointQueue, subscription: Subscription) -> Callable[[], bool]:
+        """Whether nothing was changed or erased since now that a request is about."""
+        catalog, erasures = self._catalog, queue.erasures
+        return lambda: catalog.get(subscription.id) is subscription and queue.erasures == erasures
 
     def _free(self, queue: EndpointQueue, lane: Lane, rank: int, now: int) -> None:
         """Free the slot of a success; one more delivery of this endpoint may start."""
@@ -702,7 +715,7 @@ class Dispatcher:
         turns = self._turns[lane]
         turns.give(queue.endpoint.tenant, rank)
         if self._loader.postponed:
-            self._loader.again(queue)
+            self._loader.ask_next_postponed(queue)
         if queue.in_store:
             self.reschedule(queue)
         elif (

@@ -106,6 +106,7 @@ class Pulse(Struct, frozen=True):
     clock: ClockState = ClockState()
     commit_losses: tuple[CommitLoss, ...] = ()  # that no operator has confirmed, newest first
     checks: dict[str, int] = {}  # events checked against their types, per result
+    catalog: int = 0  # the version of what people have set, which an erasure raises, too
 
 
 class NoticeParts(Struct, frozen=True):
@@ -541,6 +542,10 @@ class Engine:
     async def replay_job(self, job_id: int) -> ReplayJob:
         return await self._replayer.job(job_id)
 
+    async def replay_waits_for(self, job: ReplayJob) -> str | None:
+        """The tenant whose quota of pending deliveries a running job waits for, if it does."""
+        return await self._replayer.waits_for(job)
+
     # --- reads -------------------------------------------------------------------------------
 
     def in_flight(self, delivery_id: int, endpoint_id: int) -> Lane | None:
@@ -652,6 +657,7 @@ class Engine:
             clock=self._clock.state(),
             commit_losses=self.losses.unconfirmed,
             checks=dict(self.event_check.results),
+            catalog=self._core.catalog.version,
         )
 
 

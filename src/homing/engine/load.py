@@ -86,8 +86,8 @@ class Loader:
         self._wanting[lane].add(queue.endpoint.tenant, queue)
         self.go()
 
-    def again(self, queue: EndpointQueue) -> None:
-        """Let the next postponed endpoint of this tenant ask again: a delivery was sent."""
+    def ask_next_postponed(self, queue: EndpointQueue) -> None:
+        """Let the next postponed endpoint of this tenant ask for rows: a delivery was sent."""
         if there := self.postponed.get(queue.endpoint.tenant):
             lane, first = next(iter(there))
             del there[lane, first]
@@ -188,15 +188,15 @@ class Loader:
             )
             fresh, later = _new(result.fresh, known, it.fresh)
             queue.note_in_store(more_fresh=bool(later))
-            if later and it.ask.paused:
-                queue.read_again(later[0].delivery.due_at)
+            if it.ask.paused:
+                queue.read_all_again(later)
             retry, later = _new(result.retry, known, it.retry)
             queue.note_in_store(next_due=later[0].delivery.due_at if later else None)
-            if later and it.ask.paused:
-                queue.read_again(later[0].delivery.due_at)
+            if it.ask.paused:
+                queue.read_all_again(later)
             queue.loaded(fresh, retry, now=self._clock.now())
             self._reschedule(queue)
-            self.again(queue)
+            self.ask_next_postponed(queue)
 
     def _choose(self, now: int) -> list[_Asked]:
         """Choose the endpoints whose rows are read next: no more than there is memory for."""

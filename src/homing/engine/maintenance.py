@@ -260,17 +260,8 @@ class Maintenance:
                 )
             )
             folding = step >= self._options.step_rows
-        expiring = bool(self._catalog.ordered)
-        while expiring:
-            step = await self._step_of_retention(
-                lambda: self._flow.expire_blocked(
-                    before=before,
-                    now=now,
-                    limit=self._options.step_rows,
-                    epoch=self._ownership.fence(0),
-                )
-            )
-            expiring = step >= self._options.step_rows
+        if self._catalog.ordered:
+            await self._expire_blocked()
         return removed
 
     async def _step_of_retention(self, step: Callable[[], Awaitable[int]]) -> int:
@@ -305,10 +296,29 @@ class Maintenance:
                 after_key = on_after
         return removed + await self._forget_erased()
 
-    async def _forget_erased(self) -> int:
-        removed, now, place = 0, self._clock.now(), ErasedPlace()
+    def _retention(self) -> Retention:
+        now = self._clock.now()
         own = {it: now - ms for it, ms in self._options.tenant_retention_ms.items()}
-        keep = Retention(now - self._options.retention_ms, own)
+        return Retention(now - self._options.retention_ms, own)
+
+    async def _expire_blocked(self) -> None:
+        """Drop blocked deliveries past their tenant's retention."""
+        after_id: int | None = 0
+        while after_id is not None:
+            async with self.lock:
+                if self._catalog.is_copied:
+                    return
+                _, after_id = await self._flow.expire_blocked(
+                    self._retention(),
+                    after_id=after_id,
+                    now=self._clock.now(),
+                    limit=self._options.step_rows,
+                    epoch=self._ownership.fence(0),
+                )
+            await asyncio.sleep(0.01)
+
+    async def _forget_erased(self) -> int:
+        removed, keep, place = 0, self._retention(), ErasedPlace()
         while True:
             async with self.lock:
                 if self._catalog.is_copied:

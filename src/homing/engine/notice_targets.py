@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Callable
 
 from msgspec.structs import replace
@@ -10,7 +11,6 @@ from msgspec.structs import replace
 from homing.engine.core import Core
 from homing.engine.notice_sender import NoticeSender
 from homing.engine.settle import Settler
-from homing.engine.shared import Shared
 from homing.errors import Conflict, NotFound, TooMany
 from homing.languages.sentences import say
 from homing.policy.notices import (
@@ -21,12 +21,11 @@ from homing.policy.notices import (
     TargetKind,
     address_hash,
 )
-from homing.policy.share import Share
 from homing.policy.signature import new_secret
 from homing.ports import NoticeStore
 
 SECRET_BYTES = 32
-TESTS_AT_ONCE = 8
+TESTS_AT_ONCE = 4  # of one tenant: nobody waits for an address of somebody else
 TEST_EVERY_MS = 10_000  # for one target
 TESTED_MAX = 1_000  # targets whose last test is remembered
 
@@ -38,7 +37,7 @@ class NoticeTargets:
         self, core: Core, store: NoticeStore, sender: NoticeSender, settler: Settler
     ) -> None:
         self._core, self._store, self._sender, self._settler = core, store, sender, settler
-        self._tests = Shared(Share(TESTS_AT_ONCE, weight=TESTS_AT_ONCE))
+        self._tests: Counter[str] = Counter()  # under way, by tenant
         self._tested: dict[int, int] = {}  # target → when it was last tested
 
     async def create(self, draft: TargetDraft) -> NoticeTarget:
@@ -136,11 +135,20 @@ class NoticeTargets:
         wait_ms = self._tested.get(target_id, 0) + TEST_EVERY_MS - now
         if 0 < wait_ms <= TEST_EVERY_MS:
             raise TooMany(say("A target is tested at most once in ten seconds."), after_ms=wait_ms)
+        if self._tests[target.tenant] >= TESTS_AT_ONCE:
+            detail = say(
+                "{n} tests of notice targets of this tenant are under way: try again in a moment.",
+                n=TESTS_AT_ONCE,
+            )
+            raise TooMany(detail, after_ms=TEST_EVERY_MS)
         if len(self._tested) >= TESTED_MAX:
             self._tested.clear()
         self._tested[target_id] = now
-        async with self._tests.hold(target.tenant):
+        self._tests[target.tenant] += 1
+        try:
             return target, await self._sender.test(target)
+        finally:
+            self._tests -= Counter((target.tenant,))
 
     async def get(self, target_id: int) -> NoticeTarget:
         found = await self._store.target(target_id)

@@ -21,6 +21,7 @@ from homing.engine.shared import Shared
 from homing.errors import (
     Conflict,
     FieldProblem,
+    NotAuthorized,
     NotFound,
     NotVerified,
     StaleCatalog,
@@ -244,7 +245,7 @@ class Operator:
             return await self._replace(
                 made.id, lambda before: verification.with_proof(before, proof, now=now)
             )
-        except (Conflict, NotFound):  # It was changed or deleted meanwhile.
+        except (Conflict, NotAuthorized, NotFound):  # It, or the key, was changed meanwhile.
             return made
 
     async def pause(self, subscription_id: int) -> Subscription:
@@ -287,12 +288,9 @@ class Operator:
             old, now = self._catalog.signing_keys(tenant), self._clock.now()
             keys = rotated(old.keys, _new_private_key(), now=now, overlap_ms=overlap_ms)
             try:
-                new = await self._set_signing_keys(msgspec.structs.replace(old, keys=keys))
+                return await self._set_signing_keys(msgspec.structs.replace(old, keys=keys))
             except StaleCatalog:
                 continue
-            self._ownership.notify_peers("catalog")
-            await self._ownership.wait_for_peers(new.version)
-            return new
         raise Unavailable(
             say("Other changes of these signing keys came first each time; try again.")
         )
@@ -306,11 +304,14 @@ class Operator:
             await self._set_signing_keys(first)
         except StaleCatalog:  # Another process has just made it.
             await self._catalog.refresh()
+            await self._notify_peers(self._catalog.signing_keys(tenant))
 
     async def _set_signing_keys(self, keys: SigningKeys) -> SigningKeys:
+        """Store the keys, and wait until every process signs with them and publishes them."""
         with self._recheck_on_failure():
             new = await self._admin.set_signing_keys(keys)
             await self._catalog.refresh()
+        await self._notify_peers(new)
         return new
 
     async def change_version(self, subscription_id: int, version: str) -> Subscription:
@@ -470,7 +471,7 @@ class Operator:
                 await self._catalog.refresh()
         return gone
 
-    async def _notify_peers(self, changed: Subscription) -> None:
+    async def _notify_peers(self, changed: Subscription | SigningKeys) -> None:
         """Notify the other processes of a change, and wait until they act on it."""
         self._ownership.notify_peers("catalog")
         await self._ownership.wait_for_peers(changed.version)
@@ -602,15 +603,11 @@ class Operator:
 
     async def test_send(self, subscription_id: int) -> Attempt:
         """Make one signed attempt now, in every state; it is logged and affects nothing else."""
-        subscription = await self._current(subscription_id)
-        if (move := self._catalog.moves.get(subscription.tenant)) is not None:
-            raise move.refusal()
-        if not subscription.url:
-            raise Conflict(
-                say("This subscription has no URL: publish an event and read it instead.")
-            )
-        if subscription.is_unverified:
-            raise Conflict(UNVERIFIED)
+        subscription = await self._to_test(subscription_id)
+        if await self._dispatcher.wait_to_test(subscription):  # It may have changed meanwhile.
+            url, subscription = subscription.url, await self._to_test(subscription_id)
+            if subscription.url != url:
+                raise Conflict(say("The subscription has another URL by now: send the test again."))
         now, wall = self._clock.now(), self._clock.wall()
         work = sample_work(subscription, number=self._ids.take(now), now=now, wall=wall)
         template = self._templates.of(subscription)
@@ -644,3 +641,16 @@ class Operator:
         )
         await self._admin.log_test(attempt)
         return attempt
+
+    async def _to_test(self, subscription_id: int) -> Subscription:
+        """The subscription; raises Conflict if nothing can be sent to its receiver."""
+        subscription = await self._current(subscription_id)
+        if (move := self._catalog.moves.get(subscription.tenant)) is not None:
+            raise move.refusal()
+        if not subscription.url:
+            raise Conflict(
+                say("This subscription has no URL: publish an event and read it instead.")
+            )
+        if subscription.is_unverified:
+            raise Conflict(UNVERIFIED)
+        return subscription

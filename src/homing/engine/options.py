@@ -16,6 +16,7 @@ from homing.policy.health import HealthRules
 from homing.policy.outage import OutageRules
 from homing.policy.payload_fields import PayloadFields
 from homing.policy.presets import PRESETS, WORKFRONT
+from homing.policy.quota import Quota
 from homing.policy.retry import Schedule
 
 HOUR_MS = 3_600_000
@@ -59,6 +60,8 @@ class EngineOptions(Struct, frozen=True):
     checks: CheckRules = CheckRules()  # of events, against their types
     tenant_checks: dict[str, CheckRules] = field(default_factory=dict)
     cpu_ns: Callable[[], int] = lambda: 0  # that the thread of the loop has used; 0: unknown
+    quota: Quota = Quota()
+    tenant_quotas: dict[str, Quota] = field(default_factory=dict)
 
     def schedule_of(self, subscription: Subscription | None, *, tenant: str) -> Schedule:
         """The subscription's policy, else its tenant's, else the installation's."""
@@ -75,6 +78,10 @@ class EngineOptions(Struct, frozen=True):
 
     def rules_of(self, tenant: str) -> HealthRules:
         return self.tenant_health.get(tenant, self.health)
+
+    def pending_max_of(self, tenant: str) -> int:
+        """How many pending deliveries a tenant may have; 0: no limit."""
+        return self.tenant_quotas.get(tenant, self.quota).pending_max
 
     def fair_by_of(self, tenant: str) -> FairBy:
         return self.tenant_fair_by.get(tenant, self.fair_by)

@@ -2,21 +2,27 @@
 
 A delivery that waits for a rate is not written: its row stays as it is in the store, and a restart
 finds it there. Memory holds only which lanes of which endpoints wait, and when the next turn is.
-At a host, tenants take turns, then their endpoints; at a subscription, its lanes take turns.
+At a host, tenants take turns, then their endpoints and test sends; at a subscription, its lanes
+take turns.
 """
 
 from __future__ import annotations
 
+import asyncio
 import heapq
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from homing.engine.capacity import Capacity
 from homing.engine.core import Core
 from homing.engine.decide import Deferred
 from homing.engine.queue import LANES, EndpointQueue
+from homing.errors import TooMany
+from homing.languages.sentences import say
 from homing.model import Lane, Subscription, Work
 from homing.policy.pace import interval_us, take, turn_at
 from homing.policy.turns import Turns
+from homing.policy.url import host_of
 
 PACES_MAX = 20_000
 CALLED_MAX = 64
@@ -24,12 +30,24 @@ RATE_AGAIN_MS = 60_000  # until a wait is checked again: the rate may have been 
 FAST_US = 100_000  # between turns: with shorter intervals a few rows are kept in memory
 ASIDE_MAX = 256  # deliveries of one endpoint that wait in memory while others are sent …
 LATER_MIN_MS, LATER_MAX_MS = 60_000, 3_600_000  # … and the wait of further ones in the store
+TESTS_WAITING_MAX = 10  # test sends of one tenant that wait for a host
+TEST_WAIT_S = 10  # that a test send waits for its turn
 
-Waits = tuple[EndpointQueue, Lane]
+
+class TestTurn:
+    """A test send that waits for the turn of a host."""
+
+    __slots__ = ("come", "tenant")
+
+    def __init__(self, tenant: str) -> None:
+        self.tenant, self.come = tenant, asyncio.Event()
+
+
+Waits = tuple[EndpointQueue, Lane] | TestTurn
 
 
 class Pace:
-    """The pace of a subscription or a host: its last turn, and the lanes that wait for the next."""
+    """The pace of a subscription or a host: its last turn, and what waits for the next."""
 
     __slots__ = ("called", "interval_us", "key", "last_us", "turn_at_ms", "turns")
 
@@ -41,7 +59,7 @@ class Pace:
         self.turn_at_ms: int | None = None
 
     def is_open(self, waits: Waits, now: int) -> bool:
-        """Whether this lane may take the present turn: it has come, and no other lane is first."""
+        """Whether this one may take the present turn: it has come, and no other one is first."""
         if now * 1000 < self.last_us + self.interval_us:
             return False
         return waits in self.called or not self.turns
@@ -63,13 +81,18 @@ class Pacer:
         self._heap: list[tuple[int, int, Pace]] = []
         self._tick = 0
 
-    def take(self, subscription: Subscription, waits: Waits, now: int) -> Pace | None:
-        """Take a turn of every pace that a delivery must keep; else return the one to wait for."""
+    def take(
+        self, host: str, waits: Waits, now: int, subscription: Subscription | None = None
+    ) -> Pace | None:
+        """Take a turn of every pace to be kept; else return the one to wait for.
+
+        A delivery keeps the pace of its subscription and of its host, a test send that of its host.
+        """
         paces = []
-        for key, rate in (
-            (subscription.id, subscription.rate_per_second),
-            (waits[0].host, self.host_rate),
-        ):
+        keys: list[tuple[int | str, float | None]] = [(host, self.host_rate)]
+        if subscription is not None:
+            keys.insert(0, (subscription.id, subscription.rate_per_second))
+        for key, rate in keys:
             if rate:
                 pace = self._pace(key, interval_us(rate), now)
                 if not pace.is_open(waits, now):
@@ -97,23 +120,32 @@ class Pacer:
         pace.turns.add(_group(pace, waits), waits)
         self._reschedule(pace, now)
 
+    def leave(self, pace: Pace, waits: Waits) -> None:
+        """Wait for no turn any more."""
+        pace.called.pop(waits, None)
+        pace.turns.discard(_group(pace, waits), waits)
+
     def due(self, now: int) -> list[tuple[Pace, Waits]]:
-        """The lanes whose turn has come: one for each pace, or all where the rate was removed."""
+        """What has its turn now: one lane or test send of each pace, or all without a rate."""
         found: list[tuple[Pace, Waits]] = []
         while self._heap and self._heap[0][0] <= now:
             at, _, pace = heapq.heappop(self._heap)
             if pace.turn_at_ms != at:
                 continue
             pace.turn_at_ms = None
+            if not pace.turns:
+                continue  # The test sends that waited have left.
             rate = self.host_rate if isinstance(pace.key, str) else self._rate_of(pace.key)
             if rate:
                 pace.interval_us = interval_us(rate)
+            earliest = 0
             if not rate or turn_at(pace.last_us, interval_us=pace.interval_us) <= now:
+                earliest = now + max(1, pace.interval_us // 1000)
                 found.append((pace, self._call(pace)))
                 while pace.turns and not rate:
                     found.append((pace, self._call(pace)))
             if pace.turns:  # The lane that was called may have nothing to send by then.
-                self._reschedule(pace, now, earliest=now + max(1, pace.interval_us // 1000))
+                self._reschedule(pace, now, earliest=earliest)
         return found
 
     @property
@@ -150,6 +182,8 @@ class Pacer:
 
 def _group(pace: Pace, waits: Waits) -> str:
     """The group that takes turns: the tenant at a host, the lane at a subscription."""
+    if isinstance(waits, TestTurn):
+        return waits.tenant
     queue, lane = waits
     return queue.endpoint.tenant if isinstance(pace.key, str) else lane.value
 
@@ -160,6 +194,7 @@ class RateLimits:
     def __init__(self, core: Core, queues: dict[int, EndpointQueue], capacity: Capacity) -> None:
         self._catalog, self._ownership = core.catalog, core.ownership
         self._queues, self._capacity = queues, capacity
+        self._clock, self._testing = core.clock, Counter[str]()  # test sends that wait, by tenant
         self._pacer = Pacer(core.options.host_rate_per_second, rate_of=core.catalog.rate_of)
         self.host_rate = core.options.host_rate_per_second
 
@@ -171,7 +206,48 @@ class RateLimits:
         self, subscription: Subscription, queue: EndpointQueue, lane: Lane, now: int
     ) -> Pace | None:
         """Take a turn for a delivery; else return the pace that it must wait for."""
-        return self._pacer.take(subscription, (queue, lane), now)
+        return self._pacer.take(queue.host, (queue, lane), now, subscription)
+
+    async def take_for_test(
+        self, subscription: Subscription, *, on_wait: Callable[[], None]
+    ) -> bool:
+        """Take a turn of its host for a test send; whether it waited.
+
+        Raises TooMany after ten seconds, and if other test sends of its tenant wait.
+        """
+        tenant, host = subscription.tenant, host_of(subscription.url)
+        turn = TestTurn(tenant)
+        pace = self._pacer.take(host, turn, self._clock.now())
+        if pace is None:
+            return False
+        if self._testing[tenant] >= TESTS_WAITING_MAX:
+            raise self._too_many_at(host)
+        self._testing[tenant] += 1
+        try:
+            async with asyncio.timeout(TEST_WAIT_S):
+                while pace is not None:
+                    turn.come.clear()
+                    self._pacer.wait(pace, turn, self._clock.now())
+                    on_wait()
+                    await turn.come.wait()
+                    pace = self._pacer.take(host, turn, self._clock.now())
+        except TimeoutError:
+            raise self._too_many_at(host) from None
+        finally:
+            if pace is not None:
+                self._pacer.leave(pace, turn)
+            self._testing -= Counter((tenant,))
+        return True
+
+    def _too_many_at(self, host: str) -> TooMany:
+        rate = self._pacer.host_rate
+        detail = say(
+            "The host {host} gets at most {rate} requests per second, over all tenants, and others "
+            "wait for their turn: send the test again later.",
+            host=host,
+            rate=f"{rate:g}",
+        )
+        return TooMany(detail, after_ms=max(1_000, int(1_000 / rate)))
 
     def wait(
         self, pace: Pace, queue: EndpointQueue, work: Work, lane: Lane, now: int
@@ -206,7 +282,11 @@ class RateLimits:
 
     def due(self, now: int) -> Iterator[EndpointQueue]:
         """The queues whose turn has come."""
-        for pace, (queue, lane) in self._pacer.due(now):
+        for pace, waits in self._pacer.due(now):
+            if isinstance(waits, TestTurn):
+                waits.come.set()
+                continue
+            queue, lane = waits
             queue.release(lane)
             if self._queues.get(queue.endpoint.id) is not queue:
                 continue

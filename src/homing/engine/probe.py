@@ -175,7 +175,7 @@ class Prober:
         if (
             subscription is None
             or subscription.endpoint_id != endpoint.id
-            or is_over(subscription, delivery.id)
+            or is_over(subscription, delivery)
         ):
             self._settler.add(Misrouted(delivery, held))
             return None

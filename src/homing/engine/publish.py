@@ -39,7 +39,7 @@ from homing.model import Delivery, Work
 from homing.policy.admission import EventDraft
 from homing.policy.filters_reading import OutOfSteps
 from homing.policy.wants import AT_ONCE_STEPS
-from homing.ports import NewEvent, Receipt, Refusal
+from homing.ports import NewEvent, Published, Receipt, Refusal
 
 log = structlog.get_logger("homing.publish")
 
@@ -90,7 +90,8 @@ class Publisher:
         self.accepted = 0
         self.superseded = 0
         self.publish_latency = Histogram(SHORT_S, per_second=1_000)
-        self.on_accepted: Callable[[list[Work], int], None]  # with the catalog's version
+        # With the version of the catalog, and their position in the order of acceptance.
+        self.on_accepted: Callable[[list[Work], int, int], None]
         self.on_pulled: Callable[[set[int]], None]
         self.on_ordered: Callable[[list[Delivery], list[Delivery]], None]  # some wait for others
         self.on_commit: Callable[[bool], None]
@@ -238,7 +239,7 @@ class Publisher:
     async def _commit(self, group: list[_Waiting]) -> None:
         began = self._clock.now()
         try:
-            group, staged, results, version = await self._write(group)
+            group, staged, published, version = await self._write(group)
         except HomingError as error:
             self.on_commit(False)
             for waiting in group:
@@ -256,6 +257,7 @@ class Publisher:
         works: list[Work] = []
         now = self._clock.now()
         self.publish_latency.add([now - it.since for it in group])
+        results = published.results
         for waiting, events, result in zip(group, staged, results, strict=True):
             if isinstance(result, Refusal):
                 _fail(waiting, _conflict(waiting, result))
@@ -270,7 +272,7 @@ class Publisher:
                 self._tracing.published(new, called_at=waiting.since, commit_at=began, now=now)
             _report(waiting, _one_each(result, waiting.index))
         works = self._without_blocked(works, results)
-        self.on_accepted(works, version)
+        self.on_accepted(works, version, published.position)
 
     def _wake_readers(self, events: list[NewEvent]) -> None:
         if self._catalog.pulled:
@@ -294,7 +296,7 @@ class Publisher:
 
     async def _write(
         self, group: list[_Waiting]
-    ) -> tuple[list[_Waiting], list[list[NewEvent]], list[list[Receipt] | Refusal], int]:
+    ) -> tuple[list[_Waiting], list[list[NewEvent]], Published, int]:
         """Write a group; the last value is the version of the catalog that it was made with."""
         while True:
             async with self._staging:
@@ -303,10 +305,10 @@ class Publisher:
             # No await from here to the call of the store: all rows are of the catalog's version.
             self._gathered()
             if not group:
-                return [], [], [], 0
+                return [], [], Published([]), 0
             version = self._catalog.version
             try:
-                results = await self._flow.publish(
+                published = await self._flow.publish(
                     staged, catalog_version=version, number=self._ids.take(now)
                 )
             except StaleCatalog:
@@ -318,7 +320,7 @@ class Publisher:
             except Unavailable:
                 self._recheck_endpoints(staged)
                 raise
-            return group, staged, results, version
+            return group, staged, published, version
 
     async def _make(self, group: list[_Waiting]) -> tuple[int, list[list[NewEvent]]]:
         """The rows of each publish, as of now; one that must be matched first leaves the group.

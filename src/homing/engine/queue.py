@@ -20,7 +20,17 @@ from msgspec.structs import replace
 
 from homing.engine.attempt import CompletedAttempt
 from homing.engine.decide import REPORT_EVERY_MS
-from homing.model import Delivery, Endpoint, Lane, Outcome, Pauses, State, Work
+from homing.model import (
+    PART_FAIR,
+    PART_FIRST,
+    Delivery,
+    Endpoint,
+    Lane,
+    Outcome,
+    Pauses,
+    State,
+    Work,
+)
 from homing.policy.fair import FairLane
 from homing.policy.health import HealthRules, Ramp, ramp_break, ramp_reset, ramp_up
 from homing.policy.outcome import resets_ramp
@@ -49,6 +59,18 @@ def within_reach(endpoint: Endpoint, rules: HealthRules, *, now: int) -> Endpoin
     if probe_at == endpoint.next_probe_at and hold_until == endpoint.hold_until:
         return endpoint
     return replace(endpoint, next_probe_at=probe_at, hold_until=hold_until)
+
+
+def place_of(delivery: Delivery, position: int = 0) -> tuple[int, int]:
+    """From which due time and position on rows are read again if this delivery is among them."""
+    if not delivery.is_first:
+        return delivery.due_at, TOP_ID
+    return delivery.due_at, 0 if delivery.unblocked_at else position or delivery.position
+
+
+def is_first_part(part: int) -> bool:
+    """Whether the rows of this part are first attempts, which stand in the order of acceptance."""
+    return part == PART_FIRST or part >= PART_FAIR
 
 
 def waited_its_turn(delivery: Delivery, *, enabled_since: int) -> bool:
@@ -81,6 +103,7 @@ class EndpointQueue:
         "aside",
         "closed",
         "endpoint",
+        "erasures",
         "expire_at",
         "expiry_position",
         "expiry_running",
@@ -137,6 +160,7 @@ class EndpointQueue:
         self.read_upto = totals.read_upto  # the highest id of a fresh delivery that was loaded
         self.loading = False
         self.settled_meanwhile: set[int] = set()  # while loading
+        self.erasures = 0  # of data of its tenant, since it is in memory
         self.stale = False  # rows that are being loaded may have moved away, or were put back
         self.expire_at = 0  # while disabled or frozen: the next search for expired deliveries
         self.expiry_running = False  # a search for expired deliveries is running
@@ -150,7 +174,8 @@ class EndpointQueue:
         self.moving = False  # its tenant moves to another installation: nothing at all is done
         # While subscriptions are paused: rows up to these places belong to them, or were read.
         self.seen: dict[Source, Place] = {}
-        self.reread_from: int | None = None  # rows due from this time on must be read again
+        # Rows due from this time, and first attempts from this position on, must be read again.
+        self.reread_from: tuple[int, int] | None = None
 
     # --- its present state -------------------------------------------------------------------
 
@@ -333,12 +358,15 @@ class EndpointQueue:
         if not self.enabled:
             self.note_in_store(more_fresh=True, expires_at=expires_at)
 
-    def left_in_store(self, delivery: Delivery) -> None:
-        """Note that the store has this delivery, and that it is not here."""
+    def left_in_store(self, delivery: Delivery, position: int = 0) -> None:
+        """Note that the store has this delivery, and that it is not here.
+
+        ``position``: of one that was just committed.
+        """
         if self.paused and delivery.subscription_id in self.paused:
             return  # It is read when its subscription is resumed.
         if self.paused:
-            self.read_again(delivery.due_at)
+            self.read_again(*place_of(delivery, position))
         first = delivery.is_first
         # A lane that waits for its rate is not read.
         due_at = None if first and _FRESH in self.rate_limited else delivery.due_at
@@ -379,20 +407,30 @@ class EndpointQueue:
         if resumed:
             self.note_in_store(more_fresh=True, next_due=now, expires_at=0)
 
-    def read_again(self, due_at: int | None) -> None:
-        """Read again the rows that are due from this time on (None: all): one has come back."""
-        due_at = 0 if due_at is None else due_at
-        if self.reread_from is None or due_at < self.reread_from:
-            self.reread_from = due_at
+    def read_again(self, due_at: int = 0, position: int = 0) -> None:
+        """Read again the rows that are due from this time on: one has come back.
+
+        ``position``: the same of first attempts, which stand in the order of acceptance.
+        """
+        if self.reread_from is not None:
+            due_at = min(due_at, self.reread_from[0])
+            position = min(position, self.reread_from[1])
+        self.reread_from = due_at, position
         for source, place in self.seen.items():
-            if place[0] >= due_at:
-                self.seen[source] = (due_at - 1, TOP_ID)
+            turn = position if is_first_part(source[0]) else due_at
+            if place[0] >= turn:
+                self.seen[source] = (turn - 1, TOP_ID)
+
+    def read_all_again(self, works: Iterable[Work]) -> None:
+        """Read these again: there is no room for them now."""
+        for work in works:
+            self.read_again(*place_of(work.delivery))
 
     def read_up_to(self, seen: Mapping[Source, Place]) -> None:
         """Note how far a search has read, except for rows that came back while it ran."""
         self.seen = dict(seen)
         if self.reread_from is not None:
-            self.read_again(self.reread_from)
+            self.read_again(*self.reread_from)
 
     def forget_stored(self) -> tuple[bool, int | None]:
         """Note that the store has no rows, until it is read; return the notes from before."""
@@ -445,7 +483,7 @@ class EndpointQueue:
                 and self.fresh.has_group(work.delivery.fair_part)
             ):
                 self.note_in_store(more_fresh=True)
-                self.read_again(work.delivery.due_at)
+                self.read_again(*place_of(work.delivery))
             else:
                 self.add(work)
 
@@ -462,8 +500,8 @@ class EndpointQueue:
 
     def _add_due(self, work: Work) -> None:
         """Queue a row that was due in the store; one that only waited for its turn is fresh."""
-        work = self._counted(work)
-        if waited_its_turn(work.delivery, enabled_since=self.endpoint.health.enabled_since):
+        work, since = self._counted(work), self.endpoint.health.enabled_since
+        if not work.delivery.is_first and waited_its_turn(work.delivery, enabled_since=since):
             self.fresh.append(work)
             self.paced += 1
         else:
@@ -481,6 +519,11 @@ class EndpointQueue:
             self.totals.retries -= 1
         self.totals.memory.take(work.event)
         return work
+
+    def forget_erased(self) -> None:
+        """Read everything again: some of it was erased."""
+        self.erasures += 1
+        self.put_back()
 
     def put_back(self) -> None:
         """Forget the queued deliveries: they stay in the store, and will be read again."""

@@ -5,13 +5,17 @@ in the same commit, so an interrupted job continues where it was and replays not
 
 A backfill is such a job, too. It reads events instead of history, and makes a delivery for each
 that matches its subscription and of which the subscription has none (``policy.backfill``).
+
+Each step asks how many pending deliveries its tenant may still have, and a job without room waits.
+Steps of one tenant that has a quota follow each other, so that two jobs never use the same room.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from weakref import WeakValueDictionary
 
 import msgspec
 import structlog
@@ -20,20 +24,80 @@ from homing.engine.core import Core
 from homing.engine.dispatch import Dispatcher
 from homing.engine.load import AGAIN_MS
 from homing.errors import HomingError, NotFound, StillPending, SubscriptionGone, Unavailable
-from homing.model import Delivery, Event, Order, Status, Subscription
+from homing.model import Delivery, Event, Finished, Order, Status, Subscription
 from homing.policy.backfill import PastStart, gets_events, is_about, is_of_type, may_be_notice
 from homing.policy.bulk import Counted
 from homing.policy.filters_reading import SLICE_STEPS
+from homing.policy.quota import room_for_jobs
 from homing.policy.retry import window_end
 from homing.policy.wants import Wants, picking, wants_of
 from homing.ports import PastEvent, ReplayFilter, ReplayJob
+from homing.ports.admin import FIRST_PLACE, LAST_PLACE, EventPlace
 
 log = structlog.get_logger("homing.replay")
 
 COUNT_MAX = 100_000  # history rows, or events, scanned for a dry run
 KEYS_MAX = 10_000  # of which a backfill remembers the newest event
-NEWEST_PAGE = 100  # events of a key that are read at once to find the newest that matches
+LOOK_PAGE = 100  # events of a key that are read at once to find its newest
+LOOK_MAX = 10_000  # the same in one step of a backfill
+ROOM_AGAIN_S = 1  # until a job that waits for the quota of its tenant looks again
 CHUNK_BYTES = 4 * 1024 * 1024  # of event data that is read at once
+
+
+class _Key:
+    """What a backfill with the order ``latest`` knows of the events of one key, by their places.
+
+    An event counts if its subscription wants it or has a delivery of it: an older one is not sent.
+    """
+
+    def __init__(self) -> None:
+        self.newest = FIRST_PLACE  # the newest event that counts
+        self.seen = FIRST_PLACE  # no event after ``newest`` and up to here counts
+        self._top = FIRST_PLACE  # where a look began that is not finished
+        self._below = LAST_PLACE  # where it goes on
+
+    def is_newer(self, it: PastEvent) -> bool:
+        """Whether an event that is newer than this one is known to count."""
+        return self.newest > it.place
+
+    def unseen(self, it: PastEvent) -> tuple[EventPlace, EventPlace]:
+        """Between which places newer events than this one are still to be looked at."""
+        return max(it.place, self.seen), self._below
+
+    def looked_at(self, page: Sequence[PastEvent], counting: Sequence[PastEvent]) -> None:
+        """A page of newer events, and those of them that count."""
+        self._top = max(self._top, page[0].place)
+        self._below = page[-1].place
+        if counting:
+            self.finish(counting[0])
+
+    def finish(self, newest: PastEvent) -> None:
+        """End the look: no event that was looked at is newer and counts."""
+        self.newest = newest.place
+        self.seen = max(self.seen, self._top, self.newest)
+        self._top, self._below = FIRST_PLACE, LAST_PLACE
+
+
+class _Known:
+    """What a backfill knows of keys, as long as its subscription stays as it is."""
+
+    def __init__(self) -> None:
+        self._subscription: Subscription | None = None
+        self._keys: dict[str, _Key] = {}
+
+    def keys(self, subscription: Subscription) -> dict[str, _Key]:
+        if subscription != self._subscription or len(self._keys) > KEYS_MAX:
+            self._subscription, self._keys = subscription, {}
+        return self._keys
+
+
+class _Wanted(msgspec.Struct, frozen=True):
+    """The events of a page that a backfill makes deliveries for."""
+
+    events: list[PastEvent]
+    decided: int  # events of the page: too much had to be looked at for the next one
+    left: int  # events of keys that may still be looked at
+    seen: dict[str, EventPlace]  # by key, up to which place an event is known to be the newest
 
 
 class Replayer:
@@ -44,7 +108,9 @@ class Replayer:
         self._catalog, self._ids, self._fan_out = core.catalog, core.ids, core.fan_out
         self._dispatcher, self._options, self._ownership = dispatcher, core.options, core.ownership
         self._tasks: dict[int, asyncio.Task[None]] = {}  # by job
-        self._newest: dict[int, dict[str, int]] = {}  # by backfill and key: an event
+        self._known: dict[int, _Known] = {}  # by backfill
+        # One for each tenant with a quota whose step is being taken.
+        self._stepping: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._searching: asyncio.Task[None] | None = None
         self._search_again = False  # a job may have been stored since the last read
         self.accepted = 0
@@ -180,12 +246,15 @@ class Replayer:
 
     def _ended(self, job_id: int) -> None:
         self._tasks.pop(job_id, None)
-        self._newest.pop(job_id, None)
+        self._known.pop(job_id, None)
 
     async def _run(self, job: ReplayJob) -> None:
         while job.state == "running" and self._ownership.is_maintenance_leader:
             try:
                 stepped = await self._step(job)
+                if stepped is job:
+                    await asyncio.sleep(ROOM_AGAIN_S)
+                    stepped = await self._reread(job)  # Somebody may have cancelled it.
             except HomingError as error:
                 log.warning("a replay job waits for the store", error=str(error))
                 await asyncio.sleep(AGAIN_MS / 1000)
@@ -202,36 +271,93 @@ class Replayer:
             return job
 
     async def _step(self, job: ReplayJob) -> ReplayJob | None:
-        """Run one step and return the job after it; None if the job no longer exists."""
+        """Run one step; the job after it, the same one without room, None if it is gone."""
         if job.filter.backfill:
-            return await self._backfill_step(job)
-        found, looked_upto, all_seen = await self._admin.candidates(
+            return await self._backfill_with_room(job)
+        if job.filter.tenant is not None and not await self._room(job.filter.tenant):
+            return job
+        found, looked_upto, all_seen = await self._candidates(job)
+        async with self._alone({it.delivery.tenant for it in found}):
+            taken = await self._with_room(found)
+            if found and not taken:
+                return job
+            if len(taken) < len(found):
+                looked_upto, all_seen = taken[-1].delivery.id, False
+            now = self._clock.now()
+            made = [self._again(finished.delivery, now) for finished in taken]
+            new = [delivery for delivery in made if delivery is not None]
+            after = msgspec.structs.replace(
+                job,
+                after_id=looked_upto,
+                scanned=job.scanned + len(taken),
+                replayed=job.replayed + len(new),
+                skipped=job.skipped + len(made) - len(new),
+                state="done" if all_seen else "running",
+            )
+            return await self._write(job, after, new, {})
+
+    async def _candidates(self, job: ReplayJob) -> tuple[list[Finished], int, bool]:
+        return await self._admin.candidates(
             job, now=self._clock.now(), limit=self._options.step_rows
         )
-        now = self._clock.now()
-        made = [self._again(finished.delivery, now) for finished in found]
-        new = [delivery for delivery in made if delivery is not None]
-        after = msgspec.structs.replace(
-            job,
-            after_id=looked_upto,
-            scanned=job.scanned + len(found),
-            replayed=job.replayed + len(new),
-            skipped=job.skipped + len(made) - len(new),
-            state="done" if all_seen else "running",
-        )
-        return await self._write(job, after, new)
 
     async def _write(
-        self, job: ReplayJob, after: ReplayJob, new: Sequence[Delivery]
+        self,
+        job: ReplayJob,
+        after: ReplayJob,
+        new: Sequence[Delivery],
+        seen: Mapping[str, EventPlace],
     ) -> ReplayJob | None:
         with self._recheck_on_failure(new):
-            stepped = await self._admin.replay_step(job, after=after, new=new)
-        if not stepped:
-            return await self._admin.replay_job(job.id)  # Cancelled, or this step was taken.
+            stepped = await self._admin.replay_step(job, after=after, new=new, seen=seen)
+        if not stepped:  # Cancelled, or taken already, or too many newer events came.
+            return await self._admin.replay_job(job.id)
         self.accepted += len(new)
         for delivery in new:
             self._dispatcher.left_in_store(delivery)
         return after
+
+    # --- quotas ------------------------------------------------------------------------------
+
+    async def waits_for(self, job: ReplayJob) -> str | None:
+        """The tenant whose quota of pending deliveries a running job waits for, if it does."""
+        if job.state != "running":
+            return None
+        tenant = job.filter.tenant
+        if tenant is None:
+            found, _, _ = await self._candidates(job)
+            if not found:
+                return None
+            tenant = found[0].delivery.tenant
+        return None if await self._room(tenant) else tenant
+
+    async def _room(self, tenant: str) -> int:
+        """How many deliveries a step may make for a tenant."""
+        if not (limit := self._options.pending_max_of(tenant)):
+            return self._options.step_rows
+        room = room_for_jobs(await self._views.pending_of(tenant), limit)
+        return min(room, self._options.step_rows)
+
+    async def _with_room(self, found: Sequence[Finished]) -> Sequence[Finished]:
+        """The first of these, up to one whose tenant may have no more pending deliveries."""
+        room: dict[str, int] = {}
+        for place, it in enumerate(found):
+            tenant = it.delivery.tenant
+            if tenant not in room:
+                room[tenant] = await self._room(tenant)
+            room[tenant] -= 1
+            if room[tenant] < 0:
+                return found[:place]
+        return found
+
+    @asynccontextmanager
+    async def _alone(self, tenants: Iterable[str]) -> AsyncIterator[None]:
+        """Let no other step make deliveries for those of these tenants that have a quota."""
+        async with AsyncExitStack() as held:
+            for tenant in sorted(filter(self._options.pending_max_of, tenants)):
+                lock = self._stepping.setdefault(tenant, asyncio.Lock())
+                await held.enter_async_context(lock)
+            yield
 
     # --- backfills ---------------------------------------------------------------------------
 
@@ -244,16 +370,19 @@ class Replayer:
 
     async def count_past_of(self, subscription: Subscription, job: ReplayJob) -> tuple[int, bool]:
         """The same for a subscription that may not be stored yet."""
-        count, left, newest = 0, COUNT_MAX, dict[str, int]()
+        count, left, known = 0, COUNT_MAX, _Known()
         while left > 0:
             found, scanned, upto, all_seen = await self._admin.past_events(
                 job, limit=min(self._options.step_rows, left)
             )
-            count += len(await self._wanted(subscription, found, newest))
-            left -= scanned
+            wanted = await self._wanted(subscription, found, known, left - scanned)
+            count += len(wanted.events)
+            left = wanted.left
+            if wanted.decided < len(found):
+                return count, False
             if all_seen:
                 return count, True
-            job = msgspec.structs.replace(job, after_id=upto)
+            job = msgspec.structs.replace(job, after_position=upto[0], after_id=upto[1])
         return count, False
 
     def new_backfill(self, subscription: Subscription, start: PastStart) -> ReplayJob:
@@ -280,35 +409,46 @@ class Replayer:
         self._spawn(job)
         return job
 
-    async def _backfill_step(self, job: ReplayJob) -> ReplayJob | None:
-        """Make deliveries for the next past events, and wait as long as the rate of the job asks.
+    async def _backfill_with_room(self, job: ReplayJob) -> ReplayJob | None:
+        """Run one step within the quota, and wait as long as the rate of the job asks."""
+        tenant, per_second = job.filter.tenant or "", max(job.filter.per_second, 1)
+        async with self._alone((tenant,)):
+            if not (room := await self._room(tenant)):
+                return job
+            stepped = await self._backfill_step(job, limit=min(room, per_second))
+        if stepped is not None and stepped.state == "running" and stepped.replayed > job.replayed:
+            await asyncio.sleep((stepped.replayed - job.replayed) / per_second)
+        return stepped
+
+    async def _backfill_step(self, job: ReplayJob, *, limit: int) -> ReplayJob | None:
+        """Make deliveries for the next past events.
 
         With the order ``key`` they are made in order, and wait behind pending ones of their key.
         """
-        limit = min(self._options.step_rows, max(job.filter.per_second, 1))
         subscription = self._catalog.get(job.filter.subscription_id or 0)
         if not gets_events(subscription):  # Another process may have created or changed it.
             await self._catalog.refresh()
             subscription = self._catalog.get(job.filter.subscription_id or 0)
         if subscription is None or not gets_events(subscription):
             ended = msgspec.structs.replace(job, state="cancelled")
-            return await self._write(job, ended, ())
+            return await self._write(job, ended, (), {})
         found, scanned, upto, all_seen = await self._admin.past_events(job, limit=limit)
-        newest = self._newest.setdefault(job.id, {})
-        wanted = await self._wanted(subscription, found, newest)
+        known = self._known.setdefault(job.id, _Known())
+        wanted = await self._wanted(subscription, found, known, LOOK_MAX)
+        if wanted.decided < len(found):  # The next step goes on there.
+            scanned, all_seen = wanted.decided, False
+            upto = found[scanned - 1].place if scanned else (job.after_position, job.after_id)
         now = self._clock.now()
-        new = [self._delivery(subscription, it.id, now) for it in wanted]
+        new = [self._delivery(subscription, it.id, now) for it in wanted.events]
         after = msgspec.structs.replace(
             job,
-            after_id=upto,
+            after_position=upto[0],
+            after_id=upto[1],
             scanned=job.scanned + scanned,
             replayed=job.replayed + len(new),
             state="done" if all_seen else "running",
         )
-        stepped = await self._write(job, after, new)
-        if new and not all_seen:
-            await asyncio.sleep(len(new) / max(job.filter.per_second, 1))
-        return stepped
+        return await self._write(job, after, new, wanted.seen)
 
     def _delivery(self, subscription: Subscription, event_id: int, now: int) -> Delivery:
         number = self._ids.take(now)
@@ -328,40 +468,63 @@ class Replayer:
         )
 
     async def _wanted(
-        self, subscription: Subscription, found: Sequence[PastEvent], newest: dict[str, int]
-    ) -> list[PastEvent]:
+        self, subscription: Subscription, found: Sequence[PastEvent], known: _Known, left: int
+    ) -> _Wanted:
         """Those that match the subscription as it is now; with ``latest``, the newest of each key.
 
-        ``newest`` keeps ids of newer events for the next pages: of a million events of a thousand
-        keys, a thousand are looked for.
+        What is ``known`` serves the next pages: of a million events of a thousand keys, the newest
+        is looked for a thousand times. At most ``left`` events are looked at for that.
         """
         matching = await self._matching(subscription, found)
         if subscription.order is not Order.LATEST:
-            return matching
-        last = {it.key: it.id for it in matching if it.key}
-        for key, event_id in last.items():
-            known = newest.get(key, 0)
-            if known <= event_id:
-                known = await self._newest_matching(subscription, key, event_id)
-            last[key] = known
-        if len(newest) > KEYS_MAX:
-            newest.clear()
-        newest.update(last)
-        return [it for it in matching if not it.key or last[it.key] == it.id]
+            return _Wanted(matching, len(found), left, {})
+        keys, end, seen = known.keys(subscription), LAST_PLACE, dict[str, EventPlace]()
+        last = {it.order_key: it for it in matching if it.order_key}
+        for it in sorted(last.values(), key=lambda it: it.place):
+            key = keys.setdefault(it.order_key, _Key())
+            newest, left = await self._is_newest(subscription, it, key, left)
+            if newest is None:
+                end = it.place
+                break
+            if newest:
+                seen[it.order_key] = key.seen
+        events = [
+            it
+            for it in matching
+            if it.place < end
+            and (not it.order_key or (it.order_key in seen and last[it.order_key] is it))
+        ]
+        decided = sum(it.place < end for it in found)
+        return _Wanted(events, decided, left, seen)
 
-    async def _newest_matching(self, subscription: Subscription, key: str, event_id: int) -> int:
-        """The newest event of a key that the subscription wants, from this one on."""
-        before_id = 1 << 62
-        while True:
-            page = await self._admin.newest_of_key(
-                subscription.tenant, key, from_id=event_id, before_id=before_id, limit=NEWEST_PAGE
+    async def _is_newest(
+        self, subscription: Subscription, it: PastEvent, key: _Key, left: int
+    ) -> tuple[bool | None, int]:
+        """Whether no newer event of its key counts, and how many may still be looked at.
+
+        None if none may: the look goes on where it ended.
+        """
+        while not key.is_newer(it):
+            limit = min(LOOK_PAGE, left)
+            if limit <= 0:
+                return None, left
+            after, before = key.unseen(it)
+            page = await self._admin.newer_of_key(
+                subscription.tenant,
+                it.order_key,
+                subscription_id=subscription.id,
+                after=after,
+                before=before,
+                limit=limit,
             )
-            matching = await self._matching(subscription, page)
-            if matching:
-                return max(it.id for it in matching)
-            if len(page) < NEWEST_PAGE:
-                return event_id
-            before_id = page[-1].id
+            left -= len(page)
+            if page:
+                wanted = {it.id for it in await self._matching(subscription, page)}
+                key.looked_at(page, [it for it in page if it.had or it.id in wanted])
+            if len(page) < limit and not key.is_newer(it):
+                key.finish(it)
+                return True, left
+        return False, left
 
     async def _matching(
         self, subscription: Subscription, found: Sequence[PastEvent]

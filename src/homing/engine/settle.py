@@ -378,7 +378,7 @@ class Settler:
                 if self._ownership.mine[bucket]:
                     self._dispatcher.check_store(subscription.endpoint_id)
                 else:
-                    self._ownership.notify_owner(bucket, subscription.endpoint_id, 0)
+                    self._ownership.notify_owner(bucket, subscription.endpoint_id)
 
     def _trace_id(self, event: Event) -> str:
         tracing = self._core.tracing

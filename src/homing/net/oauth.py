@@ -12,6 +12,9 @@ the token.
 - **Refused.** After a 401 the request is repeated once, immediately, with a newer token. No retry
   is used up. If the newer token is refused as well, the 401 counts. Then, until a token is accepted
   again, a 401 starts another fetch only after a wait of 1 s, doubling to 60 s.
+- **Changed.** A request that has waited for a token is sent only if it is still wanted: not after
+  a change of its subscription or an erasure was confirmed. Then it is a sender-side failure; the
+  delivery goes again as it is by then. After a 401 such a request is not repeated.
 - **Time.** A fetch has 5 s, and the wait for its turn another 5 s. The deadline of an attempt
   covers only its request to the receiver, and the repeated request has a deadline of its own.
 - **Limits.** At most 64 fetches are under way. Tenants have fair shares of fetches, as they do of
@@ -59,6 +62,10 @@ PORTION = 32  # attempts that go on in one turn of the loop, after a fetch
 _log = structlog.get_logger("homing.net")
 
 Found = Token | NoToken
+_UNWANTED = NoToken(
+    Failure.SENDER_TOKEN,
+    "not sent: its subscription changed, or data was erased, while it waited for an access token",
+)
 
 
 class _Wait(Struct, frozen=True):
@@ -342,6 +349,8 @@ class _Attempt:
     def _found(self, found: Found) -> None:
         """Continue after the fetch of a first token, or of a newer one after a 401."""
         passed_ms = (self._monotonic() - self._begun_at) * 1000
+        if isinstance(found, Token) and not self._is_wanted():
+            found = _UNWANTED
         if isinstance(found, Token):
             after = " after a 401 from the receiver" if self._repeated else ""
             self._note = f"a new access token was fetched{after} ({passed_ms:.0f} ms)"
@@ -366,7 +375,7 @@ class _Attempt:
                 tokens.accepted(client)
         elif self._repeated:
             tokens.refused(client)
-        else:
+        elif self._is_wanted():
             assert self._token is not None
             self._repeated = True
             newer = tokens.newer(client, self._token)
@@ -377,6 +386,9 @@ class _Attempt:
             if tokens.renew(client, self._found):
                 return
         self._finish(response)
+
+    def _is_wanted(self) -> bool:
+        return self._request.is_wanted is None or self._request.is_wanted()
 
     def _finish(self, response: Response) -> None:
         if self._note:

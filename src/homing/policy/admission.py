@@ -33,6 +33,7 @@ from homing.policy.filters import filter_problems
 from homing.policy.nesting import LEVELS_MAX, LEVELS_RULE, is_deep
 from homing.policy.order import order_problems
 from homing.policy.signature import read_secret
+from homing.policy.text import ascii_lower
 from homing.policy.url import parse_url
 
 DEFAULT_TENANT = "default"
@@ -347,13 +348,24 @@ def patched(
     return replace(draft_of(before), secret=secret, **values)
 
 
+def sent_by(changes: Mapping[str, Any]) -> frozenset[str]:
+    """The fields that a change gives anew; of pairs, which are merged, each by its name."""
+    sent: set[str] = set()
+    for name, value in changes.items():
+        if SPEC[name].kind is not Kind.PAIRS:
+            sent.add(name)
+        else:
+            sent.update(f"{name}.{key}".lower() for key in value or ())
+    return frozenset(sent)
+
+
 def merge_pairs(
     field: Field, pairs: Iterable[tuple[str, str]], changes: Mapping[str, str | None]
 ) -> tuple[tuple[str, str], ...]:
     """These pairs with some replaced by name, and those without a value removed."""
 
     def key(name: str) -> str:
-        return name.lower() if field.ignore_case else name
+        return ascii_lower(name) if field.ignore_case else name
 
     merged: dict[str, tuple[str, str | None]] = {key(name): (name, value) for name, value in pairs}
     merged |= {key(name): (name, value) for name, value in changes.items()}
@@ -392,7 +404,7 @@ def _header_problems(
     problems: list[FieldProblem] = []
     names: set[str] = set()
     for index, (name, value) in enumerate(headers):
-        lower = name.lower()
+        lower = ascii_lower(name)
         reason: str | None = _name_reason(lower) or _value_reason(value)
         if lower == "authorization" and ways and ways[0] != "headers":
             reason = say(

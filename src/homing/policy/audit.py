@@ -33,7 +33,6 @@ NAME_CHARS_MAX = 200
 OBJECT_CHARS_MAX = 200
 HIDDEN = "****"
 CHANGED = "**** (changed)"
-_OF_EVERY_CHANGE = frozenset({"version", "updated_at", "generation"})
 NO_HASH = b""  # before the first segment
 
 Values = dict[str, Any]
@@ -65,7 +64,7 @@ class AuditDraft(Struct, frozen=True):
 
 
 class AuditEntry(Struct, frozen=True, kw_only=True):
-    """One change, or refusals of one minute."""
+    """One change, or the calls of one minute that were refused, or made too often."""
 
     id: int
     at: int
@@ -76,7 +75,7 @@ class AuditEntry(Struct, frozen=True, kw_only=True):
     before: str = ""  # JSON of the values that change; empty: there was no object
     after: str = ""
     refused: str = ""  # why the call was refused; empty: the change was made
-    count: int = 1  # of refusals in this minute
+    count: int = 1  # of calls in this minute
     digest: bytes = b""
     segment: int = 0  # 0: in none yet
 
@@ -100,6 +99,7 @@ class Head(Struct, frozen=True):
     removed_hash: bytes = NO_HASH
     removed_entries: int = 0  # by retention, in all
     mac: bytes = b""
+    damaged: int = 0  # segments that were missing or changed when retention came to them
 
 
 # --- values ---------------------------------------------------------------------------------
@@ -187,6 +187,7 @@ def _endpoint(it: Endpoint) -> Values:
         "failures": it.health.failures,
         "consecutive_failures": it.health.consecutive_failures,
         "enabled_since": _time(it.health.enabled_since),
+        "manual_enable_at": _time(it.health.manual_enable_at),
     }
 
 
@@ -217,7 +218,11 @@ def _time(at_ms: int | None) -> str | None:
 def before_and_after(
     before: object | None, after: object | None, changed: Iterable[str] = ()
 ) -> tuple[str, str]:
-    """The two texts of an entry. Of an object that stays, only the values that change."""
+    """The two texts of an entry. Of an object that stays, only the values that change.
+
+    ``changed`` names the hidden values that change: the stored ones are encrypted, and differ even
+    where they say the same.
+    """
     old = None if before is None else shown(before)
     new = None if after is None else shown(after)
     if old is not None and new is not None:
@@ -227,14 +232,6 @@ def before_and_after(
         old = {name: old.get(name) for name in kept}
         new = {name: CHANGED if name in marked else new.get(name) for name in kept}
     return _text(old), _text(new)
-
-
-def is_same(before: object | None, after: object | None) -> bool:
-    """Whether a change leaves an object as it was, but for its number and time of change."""
-    if not isinstance(before, Struct) or not isinstance(after, type(before)):
-        return before == after
-    fields = [it for it in before.__struct_fields__ if it not in _OF_EVERY_CHANGE]
-    return all(getattr(before, it) == getattr(after, it) for it in fields)
 
 
 def _text(values: Values | None) -> str:
@@ -311,14 +308,21 @@ def segment_hash(key: bytes, number: int, previous: bytes, digests: Iterable[byt
 
 def head_mac(key: bytes, head: Head) -> bytes:
     """The signature of the head."""
-    values = (
+    values: tuple[object, ...] = (
         head.last,
         head.last_hash.hex(),
         head.removed,
         head.removed_hash.hex(),
         head.removed_entries,
     )
+    if head.damaged:  # Without damage it is that of earlier versions.
+        values += (head.damaged,)
     return hmac.digest(key, b"head " + msgspec.json.encode(values), "sha256")
+
+
+def is_signed(key: bytes, head: Head) -> bool:
+    """Whether Homing wrote the head, in exactly this form."""
+    return hmac.compare_digest(head_mac(key, head), head.mac)
 
 
 def is_genuine(key: bytes, entry: AuditEntry) -> bool:

@@ -7,14 +7,14 @@ API key in another header is one of ``headers`` and can be combined with each of
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from ipaddress import ip_address
 
 from msgspec.structs import replace
 
 from homing.errors import FieldProblem, Invalid
 from homing.languages.sentences import Sentence, say
-from homing.model import SPEC, OAuthMethod, Subscription, SubscriptionSpec, Target
+from homing.model import SPEC, Kind, OAuthMethod, Subscription, SubscriptionSpec, Target
 from homing.policy.client_assertion import key_problem
 from homing.policy.networks import kinds_of
 from homing.policy.oauth import basic_line
@@ -28,6 +28,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]").search
 
 _OAUTH = tuple(name for name in SPEC if name.startswith("oauth_"))
 _BASIC = ("basic_user", "basic_password")
+_AT_TOKEN_URL = ("oauth_client_secret", "oauth_private_key", "client_key")  # sent to it, or used
 _MASKED = b"****"
 _WITH_OAUTH = say("must be given with the other oauth fields")
 
@@ -73,6 +74,46 @@ def authentication_problems(
         yield from _basic_problems(spec)
     if any(_is_set(spec, name) for name in _OAUTH):
         yield from _oauth_problems(spec, refuses)
+
+
+def kept_problems(
+    spec: SubscriptionSpec, before: SubscriptionSpec, sent: Collection[str]
+) -> Iterator[FieldProblem]:
+    """Every secret that a change would send to another origin without having it sent again.
+
+    Otherwise whoever may change a URL would learn what the subscription authenticates with.
+    ``sent`` has the names of the fields, and of single headers, that the change gives anew.
+    """
+    if not before.url or not spec.url:
+        return
+    moved = _origin(spec.url) != _origin(before.url)
+    token_moved = _origin(spec.oauth_token_url) != _origin(before.oauth_token_url)
+    for name, field in SPEC.items():
+        if not field.secret or not (moved or (token_moved and name in _AT_TOKEN_URL)):
+            continue
+        kept, value = getattr(before, name), getattr(spec, name)
+        if field.kind is Kind.PAIRS:
+            names = {key.lower() for key, _ in kept} & {key.lower() for key, _ in value}
+            held = [f"{name}.{key}" for key, _ in value if key.lower() in names]
+        else:
+            held = [name] if kept is not None and value == kept else []
+        url = spec.url if moved else spec.oauth_token_url
+        for one in held:
+            if one.lower() not in sent:
+                yield FieldProblem(
+                    one,
+                    say(
+                        "is kept for {before} and is not sent to {after} unasked: send it again, "
+                        "or remove it",
+                        before=_origin(before.url if moved else before.oauth_token_url),
+                        after=_origin(url),
+                    ),
+                )
+
+
+def _origin(url: str | None) -> str:
+    """The scheme, host and port of a URL in its normal form."""
+    return "/".join((url or "").split("/", 3)[:3])
 
 
 def ways_of(spec: SubscriptionSpec) -> list[str]:

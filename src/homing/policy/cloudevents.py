@@ -44,7 +44,7 @@ _BASE64 = "data_base64"
 _NAME = re.compile(r"[a-z0-9]{1,40}").fullmatch
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]").search
 _MEDIA_TYPE = re.compile(r"[!#$&^_.+A-Za-z0-9-]+/[!#$&^_.+A-Za-z0-9-]+(?:[ \t]*;[ -~]*)?").fullmatch
-_JSON_TYPE = re.compile(r"[^/]+/(?:[^/;]+\+)?json\s*(?:;|\Z)", re.IGNORECASE).match
+_JSON_TYPE = re.compile(r"[^/]+/(?:[^/;]+\+)?json\s*(?:;|\Z)", re.IGNORECASE | re.ASCII).match
 _NOT_IN_CONTEXT = frozenset((*REQUIRED, "time", TENANT, PARTITION_KEY))
 _TEXTS = frozenset(
     (*REQUIRED, "time", "subject", "datacontenttype", "dataschema", TENANT, PARTITION_KEY)

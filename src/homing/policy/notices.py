@@ -31,8 +31,8 @@ REMINDER_DAYS = (1, 2, 3)
 
 TARGETS_MAX = 20  # of a tenant
 CREATED_A_DAY_MAX = 50  # targets of a tenant, deleted ones included
-ADDRESS_A_DAY_MAX = 3  # new targets with the same e-mail address: each gets a confirmation
-LINK_EVERY_MS = 300_000  # a link that is sent again, to one e-mail address
+ADDRESS_A_DAY_MAX = 3  # new targets of a tenant with one e-mail address: each gets a confirmation
+LINK_EVERY_MS = 300_000  # a link that is sent again, of one tenant to one e-mail address
 WAITING_MAX = 1_000  # records that wait for one target; further ones are only counted
 MESSAGE_NOTICES_MAX = 2_000  # records in one message
 NAME_CHARS_MAX = 100

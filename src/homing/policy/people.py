@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from homing.policy.keys import Role
 from homing.policy.networks import Network
+from homing.policy.text import ascii_lower
 
 NAME_CHARS_MAX = 200
 GROUPS_MAX = 200
@@ -34,11 +35,11 @@ class PersonRule(Struct, frozen=True):
     tenant: str | None  # None: all tenants
 
     def fits(self, person: str, groups: Sequence[str]) -> bool:
-        """Whether the rule is about this person; names are compared ignoring case."""
+        """Whether the rule is about this person; the case of A to Z does not count."""
         if self.who.startswith(GROUP):
-            return self.who.removeprefix(GROUP).casefold() in {it.casefold() for it in groups}
-        form = ".*".join(map(re.escape, self.who.casefold().split("*")))
-        return re.fullmatch(form, person.casefold()) is not None
+            return ascii_lower(self.who.removeprefix(GROUP)) in map(ascii_lower, groups)
+        form = ".*".join(map(re.escape, ascii_lower(self.who).split("*")))
+        return re.fullmatch(form, ascii_lower(person)) is not None
 
 
 class PeopleOptions(Struct, frozen=True):

@@ -23,6 +23,7 @@ from homing.languages.sentences import say
 from homing.model import read_id, show_id
 from homing.policy.keys import Role
 from homing.policy.moments import read_duration
+from homing.policy.text import ascii_lower
 
 LINK = "plk"
 SECRET_BYTES = 32
@@ -280,7 +281,8 @@ def check_settings(draft: PortalDraft) -> tuple[PortalDraft, list[FieldProblem]]
     if len(draft.frame_ancestors) > ORIGINS_MAX:
         reason = say("must have at most {limit} origins", limit=ORIGINS_MAX)
         problems.append(FieldProblem("frame_ancestors", reason))
-    origins = [it.strip().lower().rstrip("/") for it in draft.frame_ancestors[: ORIGINS_MAX + 1]]
+    given_origins = draft.frame_ancestors[: ORIGINS_MAX + 1]
+    origins = [ascii_lower(it.strip()).rstrip("/") for it in given_origins]
     for number, origin in enumerate(origins):
         if reason := origin_problem(origin):
             problems.append(FieldProblem(f"frame_ancestors[{number}]", reason))

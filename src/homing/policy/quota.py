@@ -33,6 +33,14 @@ class Use(Struct, frozen=True):
     wait_ms: int  # 0: the request is allowed
 
 
+def room_for_jobs(pending: int, pending_max: int) -> int:
+    """How many deliveries the jobs of a tenant may make now.
+
+    Jobs leave a tenth of the quota to what is published.
+    """
+    return max(max(pending_max * 9 // 10, 1) - pending, 0)
+
+
 def too_many_subscriptions(tenant: str, limit: int) -> TooMany:
     """The error for one subscription more than a tenant may have."""
     detail = many(

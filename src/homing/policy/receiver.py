@@ -12,7 +12,7 @@ from enum import Enum, auto
 
 from msgspec.structs import replace
 
-from homing.model import ReceiverState, Subscription
+from homing.model import Delivery, ReceiverState, Subscription
 from homing.policy.retry import OnGone, Schedule
 
 GONE = 410
@@ -55,14 +55,14 @@ def is_gone(subscription: Subscription) -> bool:
     return subscription.receiver is not None and subscription.receiver.gone_at is not None
 
 
-def is_over(subscription: Subscription, delivery_id: int) -> bool:
-    """Whether a delivery is cancelled: it was accepted before the 410.
+def is_over(subscription: Subscription, delivery: Delivery) -> bool:
+    """Whether a delivery is cancelled: it was accepted before the 410, by the order of acceptance.
 
-    A replay that a person makes later is sent like any other. Ids decide, not times: a delivery
-    accepted while the clock was ahead has a later time, and ids never go back.
+    A replay that a person makes later is sent like any other. One without a position is in memory
+    since it was published, when the subscription was active.
     """
     state = subscription.receiver
-    return state is not None and state.gone_at is not None and delivery_id <= state.gone_upto_id
+    return state is not None and state.gone_at is not None and delivery.position <= state.gone_upto
 
 
 def after_change(before: Subscription, after: Subscription) -> Subscription:
@@ -74,5 +74,5 @@ def after_change(before: Subscription, after: Subscription) -> Subscription:
         return after
     if not after.active and after.url == before.url:
         return after
-    state = replace(before.receiver, gone_at=None, gone_upto_id=0)
+    state = replace(before.receiver, gone_at=None, gone_upto=0)
     return replace(after, receiver=None if state == ReceiverState() else state)

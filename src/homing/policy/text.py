@@ -1,8 +1,12 @@
-"""Text that every database can hold: Unicode without NUL and without half a surrogate pair."""
+"""Text that every database can hold, and names that are compared ignoring case.
+
+Text that can be stored is Unicode without NUL and without half a surrogate pair.
+"""
 
 from __future__ import annotations
 
 import re
+import string
 
 from homing.languages.sentences import say
 
@@ -12,6 +16,17 @@ TEXT_RULE = say(
 )
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+
+
+def ascii_lower(text: str) -> str:
+    """The text with the letters A to Z in lower case.
+
+    For names that decide who somebody is. Full case folding makes two different names one: it
+    turns the long s into "s", and the sign of Kelvin into "k".
+    """
+    return text.translate(_LOWER)
 
 
 def is_storable(text: str) -> bool:

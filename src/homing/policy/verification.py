@@ -26,9 +26,11 @@ from homing.policy.failure_text import failure_text
 
 EVENT_TYPE = "homing.challenge"
 DETAIL_CHARS_MAX = 260  # of the line of the log in a problem
-HOST_PER_MINUTE_MAX = 10  # challenges to one host, over all tenants
+HOST_PER_MINUTE_MAX = 30  # challenges to one host, over all tenants, …
+HOST_RESERVE = 10  # … of these for tenants that have sent it none; so one alone can send 10
 TENANT_PER_MINUTE_MAX = 30
 ALL_PER_MINUTE_MAX = 600
+ALL_RESERVE = 300  # for tenants that have sent none
 
 _RATE = re.compile(r"[1-9][0-9]{0,8}").fullmatch
 _object = msgspec.json.Decoder(dict[str, str])
@@ -144,7 +146,7 @@ def after_change(before: Subscription, after: Subscription) -> Subscription:
         return limited(after)
     if state is None:
         return after
-    state = ReceiverState(gone_at=state.gone_at, gone_upto_id=state.gone_upto_id)
+    state = ReceiverState(gone_at=state.gone_at, gone_upto=state.gone_upto)
     return replace(after, receiver=None if state == ReceiverState() else state)
 
 

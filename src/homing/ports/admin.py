@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -65,8 +65,17 @@ class ReplayFilter(Selection, frozen=True):
     per_second: int = 0  # deliveries that a backfill makes
 
 
+TOP_POSITION = 1 << 62  # above every position in the order of acceptance
+EventPlace = tuple[int, int]  # in the order of acceptance: the position of its commit, its id
+FIRST_PLACE: EventPlace = (0, 0)  # before every event
+LAST_PLACE: EventPlace = (TOP_POSITION, 0)  # after every event
+
+
 class ReplayJob(Struct, frozen=True):
-    """A stored bulk replay: it reads history once in order of id, no delivery twice."""
+    """A stored bulk replay: it reads history once in order of id, no delivery twice.
+
+    A backfill reads events in the order of acceptance.
+    """
 
     id: int
     filter: ReplayFilter
@@ -77,6 +86,9 @@ class ReplayJob(Struct, frozen=True):
     scanned: int = 0
     replayed: int = 0
     skipped: int = 0  # subscription gone, or data past retention
+    after_position: int = 0  # of the event ``after_id``
+    upto_position: int = TOP_POSITION  # of the last event that it may deliver
+    made_at: int = 0  # when its last deliveries were due
 
 
 class PastEvent(Struct, frozen=True):
@@ -85,7 +97,13 @@ class PastEvent(Struct, frozen=True):
     id: int
     type: str
     size: int  # of its data
-    key: str = ""
+    order_key: str = ""
+    position: int = 0  # in the order of acceptance, before its id
+    had: bool = False  # the subscription has a delivery of it
+
+    @property
+    def place(self) -> EventPlace:
+        return self.position, self.id
 
 
 CATALOG_GAP = 1 << 20  # A larger step of the catalog's version: changes may have been lost.
@@ -302,16 +320,23 @@ class AdminStore(Protocol):
 
     async def past_events(
         self, job: ReplayJob, *, limit: int
-    ) -> tuple[list[PastEvent], int, int, bool]:
+    ) -> tuple[list[PastEvent], int, EventPlace, bool]:
         """Of the next ``limit`` events: those of the tenant without a delivery to the subscription.
 
-        Also how many were read, the last id that was read, and whether that is all.
+        Also how many were read, the last one that was read, and whether that is all.
         """
 
-    async def newest_of_key(
-        self, tenant: str, key: str, *, from_id: int, before_id: int, limit: int
+    async def newer_of_key(
+        self,
+        tenant: str,
+        key: str,
+        *,
+        subscription_id: int,
+        after: EventPlace,
+        before: EventPlace,
+        limit: int,
     ) -> list[PastEvent]:
-        """The newest events of a key from one of them on, the newest first."""
+        """The newest events of a key between two places, the newest first."""
 
     async def events_whole(self, event_ids: Sequence[int]) -> list[Event]:
         """These events with their data, without those that no longer exist."""
@@ -335,12 +360,20 @@ class AdminStore(Protocol):
         """The next deliveries that it takes, the last id that was read, and whether that is all."""
 
     async def replay_step(
-        self, job: ReplayJob, *, after: ReplayJob, new: Sequence[Delivery]
+        self,
+        job: ReplayJob,
+        *,
+        after: ReplayJob,
+        new: Sequence[Delivery],
+        seen: Mapping[str, EventPlace],
     ) -> bool:
         """Write the new deliveries and the job's progress in one commit.
 
         ``job`` is the job before this step, ``after`` the job with it. False, and nothing is
         written, if the stored job is not running or differs from ``job``: a step counts once.
+
+        A backfill with the order ``latest`` says by key up to which place it has ``seen`` that an
+        event is the newest. What came since is left to the commit, but False if that is too much.
         """
 
     async def log_test(self, attempt: Attempt) -> None:

@@ -7,7 +7,7 @@ in the transaction of the change.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol
@@ -21,10 +21,17 @@ from homing.policy.sent_form import SentForm
 class Acting:
     """The present call: who makes it, as which use case, and with which form."""
 
-    __slots__ = ("action", "changed", "form", "who")
+    __slots__ = ("action", "changed", "form", "must_live", "who")
 
-    def __init__(self, who: Who, action: str, form: SentForm | None) -> None:
+    def __init__(
+        self,
+        who: Who,
+        action: str,
+        form: SentForm | None,
+        must_live: Callable[[], Awaitable[None]] | None,
+    ) -> None:
         self.who, self.action, self.form = who, action, form
+        self.must_live = must_live  # raises NotAuthorized once the caller's key has ended
         self.changed: tuple[str, ...] = ()  # hidden fields that the call sets to another value
 
 
@@ -32,9 +39,14 @@ _acting: ContextVar[Acting | None] = ContextVar("acting", default=None)
 
 
 @contextmanager
-def acting(who: Who, action: str, form: SentForm | None = None) -> Iterator[Acting]:
+def acting(
+    who: Who,
+    action: str,
+    form: SentForm | None = None,
+    must_live: Callable[[], Awaitable[None]] | None = None,
+) -> Iterator[Acting]:
     """Changes made inside are those of this caller, asked for with this form."""
-    present = Acting(who, action, form)
+    present = Acting(who, action, form, must_live)
     token = _acting.set(present)
     try:
         yield present
@@ -45,6 +57,16 @@ def acting(who: Who, action: str, form: SentForm | None = None) -> Iterator[Acti
 def present_act() -> Acting | None:
     """The call that is being served; None outside of a changing use case."""
     return _acting.get()
+
+
+async def must_still_act() -> None:
+    """Raises NotAuthorized if the key, session or link of the present caller has ended.
+
+    A change that has waited for somebody else, such as a receiver, asks before it goes on.
+    """
+    act = _acting.get()
+    if act is not None and act.must_live is not None:
+        await act.must_live()
 
 
 def note_changed(*fields: str) -> None:
@@ -72,14 +94,17 @@ class AuditStore(Protocol):
     async def log_key(self) -> str | None:
         """The key of the digests, encrypted; None: there is none yet."""
 
-    async def set_log_key(self, key: str, *, before: str | None) -> str:
-        """Replace the key that was read ``before``; returns the one that is stored now."""
+    async def set_log_key(self, key: str, *, before: str | None, mac: bytes | None) -> str:
+        """Replace the key that was read ``before``; returns the one that is stored now.
+
+        With ``mac``, the first head gets this signature in the same transaction, if it has none.
+        """
 
     async def last_id(self) -> int:
         """The largest id of an entry; 0: there is none."""
 
-    async def add_refusals(self, entries: Sequence[AuditEntry]) -> None:
-        """Add entries of refused calls, which no other transaction writes."""
+    async def add_counted(self, entries: Sequence[AuditEntry]) -> None:
+        """Add entries of counted calls, those that are not there yet."""
 
     async def entries(
         self, conditions: AuditFilter, *, before_id: int | None, limit: int

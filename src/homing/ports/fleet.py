@@ -91,8 +91,8 @@ class FleetStore(Protocol):
 
     async def recent(
         self, buckets: Sequence[int], *, from_id: int, upto_id: int
-    ) -> list[tuple[int, int]]:
-        """(bucket, endpoint) with deliveries that were never attempted, with ids in this range."""
+    ) -> list[tuple[int, int, int]]:
+        """(bucket, endpoint, first position) of deliveries that were never attempted, by ids."""
 
     async def versions(self) -> dict[str, int]:
         """How often each topic has changed; "catalog" is one of them."""

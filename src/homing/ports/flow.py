@@ -87,6 +87,13 @@ class Refusal(Struct, frozen=True):
     conflicts: tuple[int, ...]
 
 
+class Published(Struct, frozen=True, array_like=True):
+    """What became of the requests of one commit, and its number in the order of acceptance."""
+
+    results: list[list[Receipt] | Refusal]
+    position: int = 0  # 0: no event was written
+
+
 class EndpointStart(Struct, frozen=True, array_like=True):
     """An endpoint at the start of a process: when it has the next delivery to attempt."""
 
@@ -97,14 +104,14 @@ class EndpointStart(Struct, frozen=True, array_like=True):
 
 
 Source = tuple[int, int]  # rows that are read in one order: a part of an endpoint, and a lane
-Place = tuple[int, int]  # of a row in its source: its due time, its id
+Place = tuple[int, int]  # of a row in its source: its turn (a position or due time), its id
 
 
 class DueAsk(Struct, frozen=True, gc=False):
     """Asks for the next few deliveries of one endpoint, by lane."""
 
     endpoint_id: int
-    enabled_since: int  # first attempts accepted before it belong to the retry lane
+    enabled_since: int  # as the asking queue knows it
     fresh: int  # rows wanted of the fresh lane, including those in memory
     retry: int  # rows wanted of the retry lane, including those in memory
     bucket: int  # of the endpoint
@@ -116,7 +123,7 @@ class DueAsk(Struct, frozen=True, gc=False):
 class DueRows(Struct, frozen=True, gc=False, array_like=True):
     """Rows in the order in which they should be attempted.
 
-    ``fresh``: never attempted, accepted at or after ``enabled_since``, by acceptance; where there
+    ``fresh``: never attempted, accepted since the endpoint was enabled, by acceptance; where there
     are fair groups, one of each group in turn, and within a group by acceptance.
     ``retry``: due by now, by due time; includes first attempts that waited for their turn.
     ``next_due``: the earliest due time after those, or None.
@@ -179,9 +186,12 @@ class FlowStore(Protocol):
     async def last_id(self) -> int:
         """The highest id in use, 0 if none: new ids begin after it."""
 
+    async def raise_positions(self) -> None:
+        """Give no number of the order of acceptance again that a lost commit may have had."""
+
     async def publish(
         self, requests: Sequence[Sequence[NewEvent]], *, catalog_version: int, number: int
-    ) -> list[list[Receipt] | Refusal]:
+    ) -> Published:
         """Write each request whole or refuse it whole, all in one commit.
 
         Calls are done, and return, in the order in which they were made. Raises StaleCatalog if
@@ -303,10 +313,13 @@ class FlowStore(Protocol):
         continue after, None at the end. LostLeases on another ``epoch`` of bucket 0.
         """
 
-    async def expire_blocked(self, *, before: int, now: int, limit: int, epoch: int = 0) -> int:
-        """Drop up to ``limit`` blocked deliveries that were accepted before this time.
+    async def expire_blocked(
+        self, keep: Retention, *, after_id: int, now: int, limit: int, epoch: int = 0
+    ) -> tuple[int, int | None]:
+        """Drop blocked deliveries that were accepted before their tenant's retention began.
 
-        Returns how many. LostLeases on another ``epoch`` of bucket 0.
+        It reads ``limit`` rows after an id. Returns how many it dropped, and the id to continue
+        after, None at the end. LostLeases on another ``epoch`` of bucket 0.
         """
 
     async def fold_rollups(self, *, now: int, before: int, limit: int) -> int:

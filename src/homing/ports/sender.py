@@ -22,6 +22,8 @@ class Request(Struct, frozen=True, gc=False):
     body_bytes_max: int = 0  # of the response's body, kept as its excerpt; 0: 1 KiB
     credentials: Credentials | None = None  # the sender adds an access token of this client
     method: bytes = b"POST"
+    # Asked after a wait for an access token: False if the request must not be sent any more.
+    is_wanted: Callable[[], bool] | None = None
 
     def __repr__(self) -> str:
         return f"Request({self.target.host}, {len(self.body)} bytes)"

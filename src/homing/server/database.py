@@ -98,6 +98,7 @@ async def open_stores(settings: Settings, *, in_memory: bool = False) -> Stores:
         try:
             async with left_unless_started(stores.fleet):
                 await claim(stores.encryption, stores.audit, key_ring)
+                await stores.flow.raise_positions()
                 fields = FieldCipher(key_ring)
                 keys = await hash_keys(stores.encryption, fields)
                 auditor = await _auditor(stores, key_ring, settings.fleet.nodes[0])

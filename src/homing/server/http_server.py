@@ -27,7 +27,10 @@ TICK_S = 0.05
 
 
 class HttpConfig(uvicorn.Config):
-    """Uvicorn's options; ``grace_ms`` is how long a stop waits for requests in progress."""
+    """Uvicorn's options; ``grace_ms`` is how long a stop waits for requests in progress.
+
+    A request may have each header in ``once`` once.
+    """
 
     def __init__(
         self,
@@ -35,11 +38,12 @@ class HttpConfig(uvicorn.Config):
         limit: ConnectionLimit,
         *,
         protocol: type[CoalescingProtocol] = CoalescingProtocol,
+        once: frozenset[bytes] = frozenset(),
         grace_ms: int = 1_000,
     ) -> None:
         super().__init__(
             app,  # type: ignore[arg-type]
-            http=functools.partial(protocol, limit=limit),  # type: ignore[arg-type]
+            http=functools.partial(protocol, limit=limit, once=once),  # type: ignore[arg-type]
             ws="none",
             lifespan="off",
             access_log=False,

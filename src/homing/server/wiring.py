@@ -52,7 +52,7 @@ from homing.server.shutdown import Shutdown
 from homing.server.siblings import Siblings
 from homing.server.simulator import Simulator
 from homing.server.telemetry import Telemetry, dropped_metric, exporting, make_telemetry
-from homing.web.asgi import asgi_app
+from homing.web.asgi import asgi_app, identity_headers
 from homing.web.connections import ConnectionLimit
 from homing.web.fast_publish import FastPublishProtocol
 from homing.web.fleet_metrics import fleet_metrics
@@ -226,6 +226,8 @@ def engine_options(settings: Settings) -> EngineOptions:
         origin=settings.notices.origin,
         checks=settings.tenants.checks,
         tenant_checks=settings.tenants.own_checks,
+        quota=settings.tenants.quota,
+        tenant_quotas=settings.tenants.quotas,
     )
 
 
@@ -386,6 +388,7 @@ def _http_config(app: object, settings: Settings, connections_max: int) -> HttpC
         app,
         ConnectionLimit(connections_max, per_address_max=per_address_max),
         protocol=FastPublishProtocol if settings.fleet.serves_api else CoalescingProtocol,
+        once=identity_headers(settings.people.options()),
         grace_ms=settings.delivery.grace_ms,
     )
 
@@ -394,5 +397,5 @@ async def _stop(engine: Engine, app: App, api_keys: ApiKeys, shutdown: Shutdown)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(KEYS_CLOSE_S):
             await api_keys.close()
-            await app.audit.refusals.close()
+            await app.audit.counted.close()
     shutdown.all_settled = await engine.stop(grace_ms=shutdown.grace_ms())

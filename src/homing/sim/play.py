@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 
@@ -20,12 +20,12 @@ from homing.ports import (
     AdminStore,
     FlowStore,
     NewEvent,
-    Receipt,
-    Refusal,
+    Published,
     ReplayFilter,
     ReplayJob,
     ViewStore,
 )
+from homing.ports.admin import EventPlace
 from homing.sim.loop import START_MS, OrderlyLoop, run_virtual
 from homing.sim.record import Recorder, Trace
 from homing.sim.scenario import (
@@ -91,22 +91,27 @@ class _RecordedFlow(WatchedFlow):
 
     async def publish(
         self, requests: Sequence[Sequence[NewEvent]], *, catalog_version: int, number: int
-    ) -> list[list[Receipt] | Refusal]:
-        results = await super().publish(requests, catalog_version=catalog_version, number=number)
+    ) -> Published:
+        published = await super().publish(requests, catalog_version=catalog_version, number=number)
         recorder = self._world.watch
         assert isinstance(recorder, Recorder)
         for request in requests:  # Every event is new: none has an id of its publisher.
             recorder.accepted(delivery for new in request for delivery in new.deliveries)
-        return results
+        return published
 
 
 class _RecordedAdmin(WatchedAdmin):
     """Also reports replays to the recorder."""
 
     async def replay_step(
-        self, job: ReplayJob, *, after: ReplayJob, new: Sequence[Delivery]
+        self,
+        job: ReplayJob,
+        *,
+        after: ReplayJob,
+        new: Sequence[Delivery],
+        seen: Mapping[str, EventPlace],
     ) -> bool:
-        taken = await super().replay_step(job, after=after, new=new)
+        taken = await super().replay_step(job, after=after, new=new, seen=seen)
         recorder = self._world.watch
         assert isinstance(recorder, Recorder)
         if taken:

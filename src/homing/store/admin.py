@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -20,6 +20,7 @@ from homing.model import (
     Reason,
     ReceiverState,
     SigningKeys,
+    State,
     Status,
     Subscription,
     Transition,
@@ -44,9 +45,10 @@ from homing.ports import (
     PastEvent,
     ReplayJob,
 )
+from homing.ports.admin import EventPlace
 from homing.ports.erasures import Erasable, Erasure, ErasureKind, TenantChanges
-from homing.store import audit as audit_log
 from homing.store import (
+    acceptance,
     causes,
     cleanup_jobs,
     erasures,
@@ -56,6 +58,7 @@ from homing.store import (
     replays,
     rows,
 )
+from homing.store import audit as audit_log
 from homing.store import notices as notice_records
 from homing.store.catalog_versions import raise_catalog
 from homing.store.tx import Db, Tx, transaction
@@ -240,9 +243,8 @@ class Admin:
         await leases.hold(tx, [(bucket, epoch)] if epoch else ())
         version = await raise_catalog(tx)
         before = await _of_version(tx, subscription)
-        last = await tx.one("last_id")
-        assert last is not None
-        state = replace(subscription.receiver or ReceiverState(), gone_upto_id=last[0])
+        upto = await acceptance.last(tx)  # No publish is running.
+        state = replace(subscription.receiver or ReceiverState(), gone_upto=upto)
         new = replace(subscription, version=version, receiver=state)
         await _log(tx, audit, before, new)
         await _replace_subscription(tx, new)
@@ -398,6 +400,8 @@ class Admin:
         for_people: Sequence[Notice] = (),
         audit: AuditDraft | None = None,
     ) -> Endpoint:
+        if transition is not None and transition.after is State.ENABLED:
+            await acceptance.take(tx)  # What was unblocked before is not fresh.
         columns = zip(rows.COLUMNS["endpoint"], rows.endpoint_row(endpoint), strict=True)
         values = {name: value for name, value in columns if name not in _FIXED}
         row = await tx.one("endpoint_replace", **values, **_as_seen(seen))
@@ -532,16 +536,23 @@ class Admin:
     @transaction(view=True)
     async def past_events(
         self, tx: Tx, job: ReplayJob, *, limit: int
-    ) -> tuple[list[PastEvent], int, int, bool]:
+    ) -> tuple[list[PastEvent], int, EventPlace, bool]:
         return await replays.past_events(tx, job, limit=limit)
 
     @transaction(view=True)
-    async def newest_of_key(
-        self, tx: Tx, tenant: str, key: str, *, from_id: int, before_id: int, limit: int
+    async def newer_of_key(
+        self,
+        tx: Tx,
+        tenant: str,
+        key: str,
+        *,
+        subscription_id: int,
+        after: EventPlace,
+        before: EventPlace,
+        limit: int,
     ) -> list[PastEvent]:
-        return await replays.newest_of_key(
-            tx, tenant, key, from_id=from_id, before_id=before_id, limit=limit
-        )
+        asked = tenant, key, *after, *before, limit
+        return await replays.newer_of_key(tx, [asked], subscription_id)
 
     @transaction(view=True)
     async def events_whole(self, tx: Tx, event_ids: Sequence[int]) -> list[Event]:
@@ -588,9 +599,15 @@ class Admin:
 
     @transaction()
     async def replay_step(
-        self, tx: Tx, job: ReplayJob, *, after: ReplayJob, new: Sequence[Delivery]
+        self,
+        tx: Tx,
+        job: ReplayJob,
+        *,
+        after: ReplayJob,
+        new: Sequence[Delivery],
+        seen: Mapping[str, EventPlace],
     ) -> bool:
-        return await replays.replay_step(tx, job, after=after, new=new, node=self._node)
+        return await replays.replay_step(tx, job, after=after, new=new, seen=seen, node=self._node)
 
     # --- erasures ---------------------------------------------------------------------------
 
@@ -777,6 +794,7 @@ async def _endpoint_at(tx: Tx, endpoint: Endpoint | None) -> int:
     if row is not None:
         return int(row[0])
     await tx.insert("endpoint", [rows.endpoint_row(endpoint)])
+    await tx.all("endpoint_made", id=endpoint.id)
     return endpoint.id
 
 

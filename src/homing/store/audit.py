@@ -26,7 +26,6 @@ from homing.policy.audit import (
     before_and_after,
     digest_of,
     form_path,
-    is_same,
     state_of,
 )
 from homing.policy.sent_form import SentForm, refuse_changed
@@ -67,7 +66,7 @@ async def write(
             refuse_changed(draft.form.seal, path, state_of(before))
         await _use_form(tx, draft.form, now=draft.at)
     old, new = before_and_after(before, after, draft.changed)
-    if old == new == NOTHING and is_same(before, after):
+    if old == new == NOTHING:
         return
     who = draft.who
     entry = AuditEntry(
@@ -158,8 +157,10 @@ class Audit:
         return None if row is None else row[0]
 
     @transaction()
-    async def set_log_key(self, tx: Tx, key: str, *, before: str | None) -> str:
-        await tx.all("audit_log_key_set", log_key=key, seen=before)
+    async def set_log_key(self, tx: Tx, key: str, *, before: str | None, mac: bytes | None) -> str:
+        replaced = await tx.one("audit_log_key_set", log_key=key, seen=before)
+        if replaced is not None and mac is not None:
+            await tx.all("audit_head_sign", mac=mac)
         row = await tx.one("audit_log_key")
         assert row is not None
         return str(row[0])
@@ -173,8 +174,11 @@ class Audit:
         return int(row[0])
 
     @transaction()
-    async def add_refusals(self, tx: Tx, entries: Sequence[AuditEntry]) -> None:
-        await tx.insert("audit_entry", [entry_row(it) for it in entries])
+    async def add_counted(self, tx: Tx, entries: Sequence[AuditEntry]) -> None:
+        # Those of a commit whose reply was lost are there already.
+        found = await tx.all("audit_entries", ids=[it.id for it in entries])
+        known = {row[0] for row in found}
+        await tx.insert("audit_entry", [entry_row(it) for it in entries if it.id not in known])
 
     @transaction(view=True)
     async def entries(
@@ -206,8 +210,16 @@ class Audit:
         row = await tx.one("audit_head")
         if row is None:
             return None
-        last, last_hash, removed, removed_hash, entries, mac, _ = row
-        return Head(last, bytes(last_hash), removed, bytes(removed_hash), entries, bytes(mac))
+        last, last_hash, removed, removed_hash, entries, mac, damaged = row
+        return Head(
+            last,
+            bytes(last_hash),
+            removed,
+            bytes(removed_hash),
+            entries,
+            bytes(mac),
+            damaged,
+        )
 
     @transaction(view=True)
     async def loose_entries(self, tx: Tx, *, limit: int) -> list[AuditEntry]:
@@ -273,6 +285,7 @@ async def _move_head(tx: Tx, head: Head, *, seen: Head) -> bool:
         removed_hash=head.removed_hash,
         removed_entries=head.removed_entries,
         mac=head.mac,
+        damaged=head.damaged,
         seen_last=seen.last,
         seen_removed=seen.removed,
     )

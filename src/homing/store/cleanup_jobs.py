@@ -69,10 +69,10 @@ async def step(
     upto = _gone_upto(subscription) if cleanup_job.kind == GONE else None
     ids = [
         number
-        for number, subscription_id in scanned
+        for number, subscription_id, position in scanned
         if subscription_id == cleanup_job.subscription_id
         and number not in except_ids
-        and (upto is None or number <= upto)
+        and (upto is None or position <= upto)
     ]
     touched = 0
     if ids and cleanup_job.kind in {MOVE, UNBLOCK}:
@@ -105,7 +105,7 @@ def _is_back(
 def _gone_upto(subscription: Subscription | None) -> int | None:
     """The last delivery that is cancelled; None: all are, its subscription is deleted."""
     state = subscription.receiver if subscription is not None else None
-    return None if state is None or state.gone_at is None else state.gone_upto_id
+    return None if state is None or state.gone_at is None else state.gone_upto
 
 
 async def _move(tx: Tx, cleanup_job: CleanupJob, ids: list[int], target: Endpoint) -> int:

@@ -13,8 +13,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from homing.errors import BadSetting
 from homing.model import SPEC, Endpoint, Kind, Secret, SigningKeys, Subscription, show_id
-from homing.policy.audit import KEY_BYTES
+from homing.policy.audit import KEY_BYTES, Head, head_mac
 from homing.policy.encryption import NONCE_BYTES, KeyRing
 from homing.policy.encryption_keys import key_id
 from homing.policy.hash_keys import HashKey, HashKeys
@@ -303,16 +304,35 @@ class EncryptedNotices(_Wrapper):
 # --- the audit log ---------------------------------------------------------------------------
 
 _LOG_KEY = "the key of the audit log"
+# At the end of a key with which the first head of the log was signed. Whoever has the database
+# cannot remove this mark, so a head without a signature is never signed again. Earlier versions
+# skip a space when they read the key.
+_SIGNED = " "
 
 
 async def log_key(store: AuditStore, keys: KeyRing) -> bytes:
-    """The key of the audit log, which is stored encrypted; it is made at the first start."""
+    """The key of the audit log, which is stored encrypted; it is made at the first start.
+
+    The first head is signed in the same transaction.
+    """
     stored = await store.log_key()
-    if stored is None or not keys.is_current(stored):
-        text = secrets.token_hex(KEY_BYTES) if stored is None else keys.decrypt(stored, _LOG_KEY)
+    text = secrets.token_hex(KEY_BYTES) if stored is None else _log_key_text(stored, keys)
+    if stored is None or not keys.is_current(stored) or not text.endswith(_SIGNED):
+        mac = None if text.endswith(_SIGNED) else head_mac(bytes.fromhex(text), Head())
+        text = text.removesuffix(_SIGNED) + _SIGNED
         encrypted = keys.encrypt(text, _LOG_KEY, secrets.token_bytes(NONCE_BYTES))
-        stored = await store.set_log_key(encrypted, before=stored)
-    return bytes.fromhex(keys.decrypt(stored, _LOG_KEY))
+        stored = await store.set_log_key(encrypted, before=stored, mac=mac)
+    return bytes.fromhex(_log_key_text(stored, keys))
+
+
+def _log_key_text(stored: str, keys: KeyRing) -> str:
+    """The key in hexadecimal digits; raises BadSetting for one that was not encrypted by us."""
+    if not keys.is_encrypted(stored):
+        raise BadSetting(
+            "The key of the audit log is not encrypted: somebody has replaced it in the database. "
+            "Restore the table audit_head from a backup."
+        )
+    return keys.decrypt(stored, _LOG_KEY)
 
 
 async def hash_keys(store: EncryptionStore, fields: FieldCipher) -> HashKeys:

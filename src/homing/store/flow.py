@@ -18,6 +18,7 @@ from homing.model import (
     Decided,
     Delivery,
     Endpoint,
+    State,
     Status,
     Work,
 )
@@ -28,14 +29,14 @@ from homing.ports import (
     NewEvent,
     Place,
     ProbeTaken,
-    Receipt,
-    Refusal,
+    Published,
     SettleBatch,
     SettleResult,
     Source,
 )
 from homing.ports.flow import ErasedPlace, Retention
 from homing.store import (
+    acceptance,
     causes,
     fair,
     latest,
@@ -64,7 +65,6 @@ T = TypeVar("T")
 PROBE_SCAN_MAX = 2_000  # Rows past their window that a probe skips; expiry removes them.
 PROBE_FAIR_SCAN_MAX = 20  # The same, in each fair group.
 LATEST_NODE = 1_000  # above the nodes of processes
-_FRESH = 0
 
 
 class Flow:
@@ -88,21 +88,25 @@ class Flow:
         assert row is not None
         return int(row[0])
 
+    @transaction()
+    async def raise_positions(self, tx: Tx) -> None:
+        await acceptance.raise_above(tx)
+
     async def publish(
         self, requests: Sequence[Sequence[NewEvent]], *, catalog_version: int, number: int
-    ) -> list[list[Receipt] | Refusal]:
-        async def work(tx: Tx) -> list[list[Receipt] | Refusal]:
+    ) -> Published:
+        async def work(tx: Tx) -> Published:
             held = await tx.one("catalog_hold")
             assert held is not None
             if held[0] != catalog_version:
                 raise StaleCatalog
             known = await known_keys(tx, [new for request in requests for new in request])
             results, accepted = receipts_of(requests, known)
-            blocked = await append_events(tx, accepted, node=self._node)
+            position, blocked = await append_events(tx, accepted, node=self._node)
             superseded: Counter[int] = Counter()
             if blocked and any(new.latest for new in accepted):
                 superseded = await latest.published(tx, accepted, blocked, node=self._node)
-            return with_blocked(results, requests, blocked, superseded)
+            return Published(with_blocked(results, requests, blocked, superseded), position)
 
         async with self._in_turn:
             return await self._run(work, Mark(self._node, "publish", number))
@@ -261,7 +265,11 @@ class Flow:
                 if await tx.one("settled_already", node=self._node, number=batch.number):
                     return SettleResult(known=False)
                 await tx.one("settled_now", node=self._node, number=batch.number)
+            if batch.notices:  # While no event is written, a bound "up to now" is read.
+                await tx.one("catalog_hold")
             await leases.hold(tx, batch.fences)
+            if any(it.after is State.ENABLED for it in batch.transitions):
+                await acceptance.take(tx)  # What was unblocked before is not fresh.
             await _settle_endpoints(tx, batch.endpoints)
             if batch.guarded:
                 await tx.many("endpoint_guarded", _guarded_rows(batch))
@@ -341,11 +349,11 @@ class Flow:
 
     @transaction()
     async def expire_blocked(
-        self, tx: Tx, *, before: int, now: int, limit: int, epoch: int = 0
-    ) -> int:
+        self, tx: Tx, keep: Retention, *, after_id: int, now: int, limit: int, epoch: int = 0
+    ) -> tuple[int, int | None]:
         await leases.hold(tx, [(0, epoch)] if epoch else ())
         return await retention.expire_blocked(
-            tx, before=before, now=now, limit=limit, node=self._settle_node
+            tx, keep, after_id=after_id, now=now, limit=limit, node=self._settle_node
         )
 
     @transaction()
@@ -379,13 +387,14 @@ class _Choice(NamedTuple):
 def _choose(
     asks: Sequence[DueAsk], heads: list[Row], turns: Mapping[int, fair.Turns], *, now: int
 ) -> list[_Choice]:
-    lanes: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
-    for number, lane, due_at, delivery_id in heads:
-        lanes[number, lane].append((due_at, delivery_id))
+    lanes: dict[tuple[int, int], list[Row]] = defaultdict(list)
+    for number, lane, *head in heads:
+        lanes[number, lane].append(tuple(head))
     choices = []
     for number, ask in enumerate(asks):
-        fresh = sorted(lanes[number, _FRESH])
-        retry = lanes[number, 1]
+        fresh = [(turn, id_) for turn, _, id_ in sorted(lanes[number, fair.FRESH])]
+        retry = fair.held(lanes[number, fair.HELD], now=now)
+        retry += [(due_at, turn, id_) for turn, due_at, id_ in lanes[number, fair.RETRY]]
         if (own := turns.get(number)) is not None:
             fresh = own.in_turn(fresh)
             retry += own.retry
@@ -398,7 +407,7 @@ def _choose(
             _Choice(
                 ask.endpoint_id,
                 [delivery_id for _, delivery_id in fresh[: ask.fresh]],
-                [delivery_id for _, delivery_id in due],
+                [delivery_id for *_, delivery_id in due],
                 len(fresh) > ask.fresh or (own is not None and own.more),
                 min(next_dues, default=None),
             )
@@ -429,14 +438,13 @@ async def _due(tx: Tx, asks: Sequence[DueAsk], *, now: int) -> list[DueRows]:
                 number,
                 it.bucket,
                 it.endpoint_id,
-                it.enabled_since,
                 it.fresh + 1,
                 it.retry + 1,
             )
             for number, it in enumerate(asks)
         ],
     )
-    turns = await fair.turns(tx, asks, heads)
+    turns = await fair.turns(tx, asks, heads, now=now)
     choices = _choose(asks, heads, turns, now=now)
     wanted = [
         (it, ask.bucket)
@@ -485,7 +493,7 @@ async def _take_probe(
 
 async def _probe_choice(tx: Tx, endpoint: Endpoint, *, alive_at: int) -> int | None:
     """The id of the oldest delivery never attempted, else of the next after the last probe."""
-    firsts = []
+    firsts: list[tuple[int, int]] = []  # position, id
     for part in (PART_FIRST, PART_REPLAY):
         row = await tx.one(
             "probe_first",
@@ -496,7 +504,7 @@ async def _probe_choice(tx: Tx, endpoint: Endpoint, *, alive_at: int) -> int | N
             scan_limit=PROBE_SCAN_MAX,
         )
         if row is not None:
-            firsts.append(int(row[0]))
+            firsts.append((row[0], row[1]))
     row = await tx.one(
         "probe_fair",
         bucket=endpoint.bucket,
@@ -504,10 +512,10 @@ async def _probe_choice(tx: Tx, endpoint: Endpoint, *, alive_at: int) -> int | N
         alive_at=alive_at,
         scan_limit=PROBE_FAIR_SCAN_MAX,
     )
-    if row is not None and row[0] is not None:
-        firsts.append(int(row[0]))
+    if row is not None:
+        firsts.append((row[0], row[1]))
     if firsts:
-        return min(firsts)
+        return min(firsts)[1]
     place = {"bucket": endpoint.bucket, "endpoint_id": endpoint.id}
     if await tx.one("has_blocked", **place) is not None:
         row = await tx.one(
@@ -572,7 +580,9 @@ async def _leave_pending(tx: Tx, batch: SettleBatch) -> frozenset[int]:
     buckets = sorted({it.delivery.bucket for it in batch.finished})
     left = await tx.all("pending_finish", ids=finished, buckets=buckets) if finished else []
     waiting = sorted(batch.waiting, key=lambda it: it.id)
-    replaced = await tx.many("pending_wait", [(*rows.pending_row(it)[1:], it.id) for it in waiting])
+    replaced = await tx.many(
+        "pending_wait", [(*rows.pending_row(it)[1:-1], it.id) for it in waiting]
+    )
     asked = {*finished, *(it.id for it in batch.waiting)}
     asked.difference_update(row[0] for row in left)
     asked.difference_update(row[0] for row in replaced)

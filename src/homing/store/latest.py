@@ -90,14 +90,14 @@ async def newest(
         if it.id in swaps and counts[key_of(it)] >= SUPERSEDED_MAX:  # There may be more.
             later[it.id] = it.due_at
             del swaps[it.id]
-    older = await _replaced(tx, swaps, now=now, node=node)
+    older, turns = await _replaced(tx, swaps, now=now, node=node)
     free = [
         instead(older[id_], it.newest, now=now, enabled_since=it.enabled_since)
         for id_, it in swaps.items()
         if id_ in older
     ]
     older_of = {it.newest.id: id_ for id_, it in swaps.items()}
-    written = await order.write(tx, free)
+    written = await order.write(tx, free, {it.id: turns.get(older_of[it.id], 0) for it in free})
     works = rows.works(await tx.many("works", [(it.id, it.bucket) for it in written]))
     return later | {older_of[it]: work for it, work in works.items()}
 
@@ -110,7 +110,7 @@ async def after_failure(
     The next one of the key goes: the newest, unless others are left or the key waits for quiet.
     """
     found = await _newest(tx, deliveries)
-    older = await _replaced(tx, found, now=now, node=node)
+    older, _ = await _replaced(tx, found, now=now, node=node)
     freed = {key_of(it): order.Freed(now, dropped=True) for it in older.values()}
     free = {key_of(it): it for it in await order.unblock(tx, freed)}
     return [Swapped(id_, free[key_of(it)]) for id_, it in older.items() if key_of(it) in free]
@@ -126,16 +126,20 @@ async def _newest(tx: Tx, deliveries: Sequence[Delivery]) -> dict[int, _Found]:
 
 async def _replaced(
     tx: Tx, found: Mapping[int, _Found], *, now: int, node: int
-) -> dict[int, Delivery]:
-    """Supersede these by the newest of their keys; those that were not cancelled meanwhile."""
+) -> tuple[dict[int, Delivery], dict[int, int]]:
+    """Supersede these by the newest of their keys; those that were not cancelled meanwhile.
+
+    Also the turns of those that were first attempts: the newest takes their place.
+    """
     removed = await tx.many("latest_remove", [(id_,) for id_ in found])
     gone = {row[0]: rows.pending(row) for row in removed}
+    turns = {row[0]: row[rows.PENDING_WIDTH] for row in removed if gone[row[0]].is_first}
     ended = [
         Finished(it, Status.SUPERSEDED, None, now, superseded_by=found[id_].newest.event_id)
         for id_, it in gone.items()
     ]
     await _write(tx, ended, node=node)
-    return gone
+    return gone, turns
 
 
 async def _supersede(

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from homing.errors import LostLeases, Unavailable
 from homing.model import NODE_BITS
 from homing.ports import DatabaseTime, FleetState, Lease, Member
+from homing.store import acceptance
 from homing.store.catalog_versions import raise_catalog_above
 from homing.store.tx import Db, Row, Tx, transaction
 
@@ -161,15 +162,16 @@ class Leases:
         self, tx: Tx, member_id: int, *, epochs: Mapping[int, int], catalog: int
     ) -> None:
         await raise_catalog_above(tx, catalog)
+        await acceptance.raise_above(tx)
         await tx.many("leases_heal", [(it[1], it[0], member_id) for it in sorted(epochs.items())])
         await raise_topic(tx, "leases")
 
     @transaction(read_only=True)
     async def recent(
         self, tx: Tx, buckets: Sequence[int], *, from_id: int, upto_id: int
-    ) -> list[tuple[int, int]]:
+    ) -> list[tuple[int, int, int]]:
         found = await tx.all("recent_work", from_id=from_id, upto_id=upto_id, buckets=list(buckets))
-        return [(bucket, endpoint_id) for bucket, endpoint_id in found]
+        return [(bucket, endpoint_id, position) for bucket, endpoint_id, position in found]
 
     @transaction(read_only=True)
     async def versions(self, tx: Tx) -> dict[str, int]:

@@ -79,6 +79,8 @@ _FORMS: tuple[tuple[str, str, bool, bool], ...] = (
         True,
         False,
     ),
+    (r"CREATE SEQUENCE @.*", "creates the sequence {0}", False, False),
+    (r"ALTER TABLE @ ADD COLUMN @ .* STORED", "adds the column {1} to {0}", True, False),
     (r"ALTER TABLE @ ADD COLUMN @.*", "adds the column {1} to {0}", False, False),
     (r"ALTER TABLE @ RENAME COLUMN @ TO @.*", "renames {0}.{1} to {2}", False, True),
     (r"ALTER TABLE @ RENAME TO @.*", "renames the table {0} to {1}", False, True),

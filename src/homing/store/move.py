@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from homing.errors import BadSetting, HomingError, StoreUnavailable
 from homing.model import id_floor
+from homing.store import acceptance
 from homing.store.connect import connect
 from homing.store.migrate import (
     MOVE_TABLE,
@@ -95,9 +96,16 @@ async def move(
             progress("moving", carried, total)
         carried = start + plan[name]
     moved = await _verify(source, target, tables, plan, progress)
+    await _go_on_after(source, target)
     await source.raw(_mark_as_moved(source, place))
     await _fetch(target, f"DROP TABLE {MOVE_TABLE}")
     return moved
+
+
+async def _go_on_after(source: RawSql, target: RawSql) -> None:
+    """Let the target give only positions in the order of acceptance above those of the source."""
+    ((last,),) = await _fetch(source, acceptance.LAST[source.dialect])
+    await _fetch(target, acceptance.SET[target.dialect], last)
 
 
 def _mark_as_moved(source: RawSql, place: str) -> Callable[[Execute], Any]:
@@ -270,6 +278,7 @@ _FILES = "plaintext_removal"  # about the files of one database
 STAY = frozenset(
     (
         "migration",
+        "acceptance",  # a sequence on PostgreSQL: the target goes on after it
         "batch_mark",
         "process",
         "lease",
@@ -293,7 +302,8 @@ _POSTGRES_COLUMNS = """
     SELECT a.attname::text, format_type(a.atttypid, a.atttypmod),
            coalesce(array_position(i.indkey::smallint[], a.attnum) + 1, 0)
     FROM pg_attribute a LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary
-    WHERE a.attrelid = $1::text::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+    WHERE a.attrelid = $1::text::regclass AND a.attnum > 0 AND NOT a.attisdropped
+    AND a.attgenerated = '' ORDER BY a.attnum
 """
 
 

@@ -189,7 +189,7 @@ async def _check_limits(tx: Tx, target: NoticeTarget, address: bytes, *, now: in
 
 async def _check_link(tx: Tx, target: NoticeTarget, address: bytes, *, now: int) -> None:
     """Raises TooMany. A link that is sent again counts like a target for the limits of a day."""
-    row = await tx.one("notice_link_latest", address_hash=address)
+    row = await tx.one("notice_link_latest", address_hash=address, tenant=target.tenant)
     assert row is not None
     wait_ms = row[0] + LINK_EVERY_MS - now
     if 0 < wait_ms <= LINK_EVERY_MS:
@@ -223,8 +223,15 @@ async def _check_day(tx: Tx, target: NoticeTarget, address: bytes, *, now: int) 
     if target.confirmed_at is not None:
         return
     limit = ADDRESS_A_DAY_MAX
+    # Only those of this tenant: otherwise a tenant could use up another's e-mails, and would learn
+    # from the refusal that somebody else has this address.
     known = await _count(
-        tx, "notice_targets_with_address", address_hash=address, since=since, limit=limit
+        tx,
+        "notice_targets_with_address",
+        address_hash=address,
+        tenant=target.tenant,
+        since=since,
+        limit=limit,
     )
     if known >= limit:
         detail = say(

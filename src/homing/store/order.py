@@ -93,11 +93,17 @@ async def unblock(tx: Tx, freed: Mapping[Key, Freed]) -> list[Delivery]:
     return await write(tx, unblocked)
 
 
-async def write(tx: Tx, unblocked: Iterable[Delivery]) -> list[Delivery]:
-    """Write deliveries that were unblocked; a cleanup job may have moved them to a new endpoint."""
+async def write(
+    tx: Tx, unblocked: Iterable[Delivery], turns: Mapping[int, int] | None = None
+) -> list[Delivery]:
+    """Write deliveries that were unblocked; a cleanup job may have moved them to a new endpoint.
+
+    ``turns``: by id, where a delivery stands in the order of acceptance, if not at its end.
+    """
     by_id = {it.id: it for it in unblocked}
+    known = turns or {}
     values: list[Row] = [
-        (it.part, it.due_at, it.expires_at, it.unblocked_at, it.id)
+        (it.part, it.due_at, it.expires_at, it.unblocked_at, known.get(it.id, 0), it.id)
         for it in sorted(by_id.values(), key=lambda it: it.id)
     ]
     return [

@@ -99,6 +99,7 @@ class Pulls:
     async def remove_reader(
         self, tx: Tx, subscription_id: int, name: str, *, audit: AuditDraft | None = None
     ) -> PullReader:
+        await _hold(tx, subscription_id)
         row = await tx.one("pull_reader_remove", subscription_id=subscription_id, name=name)
         if row is None:
             raise NotFound(say("The subscription has no reader {name}.", name=name))

@@ -12,21 +12,19 @@ STREAMS_AT_ONCE = 100  # that one step of retention looks at
 _END = (1 << 63) - 1  # above every id
 
 
-async def append(tx: Tx, events: Sequence[NewEvent]) -> None:
-    """Append these events to the streams they match; must be the last write of a transaction."""
+async def advance(tx: Tx, events: Sequence[NewEvent]) -> list[Row]:
+    """The entries of these events in the streams they match, which stay locked until the commit."""
     wanted: dict[int, list[int]] = {}
     for new in events:
         for subscription_id in new.pulled:
             wanted.setdefault(subscription_id, []).append(new.event.id)
-    if not wanted:
-        return
     counts = [(len(ids), subscription_id) for subscription_id, ids in sorted(wanted.items())]
     entries: list[Row] = []
     for subscription_id, position in await tx.many("pull_advance", counts):
         ids = wanted[subscription_id]
         first = position - len(ids) + 1
         entries += [(subscription_id, first + n, event_id) for n, event_id in enumerate(ids)]
-    await tx.insert("pull_entry", entries)
+    return entries
 
 
 async def trim(tx: Tx, after_id: int, *, before: int, limit: int) -> tuple[int, int | None]:

@@ -7,17 +7,25 @@ outside the event's range of ids, so the table ``replay_link`` leads from the ev
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
-from homing.errors import Conflict, Gone, NotFound, StillPending, SubscriptionGone
+from homing.errors import (
+    Conflict,
+    Gone,
+    NotFound,
+    StillPending,
+    SubscriptionGone,
+    TooMany,
+)
 from homing.languages.sentences import say
 from homing.model import CauseKey, Delivery, Event, Finished, Order, Status, id_floor, show_id
 from homing.policy.bulk import Counted, Group
 from homing.ports import DeliveryFilter, PastEvent, ReplayJob
-from homing.store import order, rows, tenant_moves
+from homing.ports.admin import LAST_PLACE, EventPlace
+from homing.store import acceptance, order, rows, tenant_moves
 from homing.store.selection import id_range, selection_values
 from homing.store.tx import Row, Tx
 from homing.store.writes import LedgerChange, add_to_ledger
@@ -25,7 +33,11 @@ from homing.store.writes import LedgerChange, add_to_ledger
 RUNNING = "running"
 CANCELLED = "cancelled"
 JOBS_MAX = 1_000  # that are compared with a new one
+RUNNING_MAX = 20  # jobs of one tenant, and as many over all tenants
+RUNNING_AGAIN_MS = 60_000
 GROUPS_MAX = 2_000  # of status, tenant and cause
+CLOCKS_APART_MS = 3_600_000  # of two processes that publish, at most
+NEWER_MAX = 100  # events of a key that a step looks at in its commit
 
 
 async def replay_one(tx: Tx, delivery_id: int, *, new: Delivery, node: int) -> Delivery:
@@ -47,16 +59,26 @@ async def replay_one(tx: Tx, delivery_id: int, *, new: Delivery, node: int) -> D
     )
     if old.subscription_id not in await _targets(tx, [delivery]):
         raise SubscriptionGone
-    written = await _write(tx, [delivery], node=node)
+    written = await _write(tx, [delivery], node=node, seen={})
     if not written:
         raise Gone
     return written[0]
 
 
 async def replay_step(
-    tx: Tx, job: ReplayJob, *, after: ReplayJob, new: Sequence[Delivery], node: int
+    tx: Tx,
+    job: ReplayJob,
+    *,
+    after: ReplayJob,
+    new: Sequence[Delivery],
+    seen: Mapping[str, EventPlace],
+    node: int,
 ) -> bool:
-    """Write a step of a job, unless it was cancelled or the step was already taken."""
+    """Write a step of a job, unless it was cancelled or the step was already taken.
+
+    Also not if more events of a key came since ``seen`` than the commit looks at: the caller
+    looks at them first.
+    """
     await tx.one("catalog_hold")
     for tenant in sorted({it.tenant for it in new} | {job.filter.tenant or ""} - {""}):
         await tenant_moves.hold(tx, tenant)
@@ -66,18 +88,24 @@ async def replay_step(
     stored = rows.replay_job(row)
     if stored.state != RUNNING or stored.after_id != job.after_id:
         return False
+    # The clock of another process, which ran the job before, may have been ahead.
+    new = [replace(it, due_at=max(it.due_at, stored.made_at + 1)) for it in new]
     missing = await _missing(tx, new) if job.filter.backfill else new
-    written = await _write(tx, missing, node=node, backfill=job.filter.backfill)
-    gone = len(new) - len(written)
+    written = await _write(tx, missing, node=node, seen=seen)
+    if written is None:
+        return False
+    left_out = len(new) - len(written)
     # Added to the stored counts: the caller does not know which rows were skipped here.
     await tx.all(
         "replay_job_progress",
         id=job.id,
         state=after.state,
         after_id=after.after_id,
+        after_position=after.after_position,
+        made_at=max((it.due_at for it in new), default=stored.made_at),
         scanned=after.scanned,
-        replayed=stored.replayed + after.replayed - job.replayed - gone,
-        skipped=stored.skipped + after.skipped - job.skipped + gone,
+        replayed=stored.replayed + after.replayed - job.replayed - left_out,
+        skipped=stored.skipped + after.skipped - job.skipped + left_out,
     )
     return True
 
@@ -90,9 +118,13 @@ async def _targets(tx: Tx, deliveries: Sequence[Delivery]) -> dict[int, tuple[in
 
 
 async def _write(
-    tx: Tx, deliveries: Sequence[Delivery], *, node: int, backfill: bool = False
-) -> list[Delivery]:
-    """Write those whose subscription and event exist, at the subscription's current endpoint."""
+    tx: Tx, deliveries: Sequence[Delivery], *, node: int, seen: Mapping[str, EventPlace]
+) -> list[Delivery] | None:
+    """Write those whose subscription and event exist, at the subscription's current endpoint.
+
+    With the order ``latest``, those of the keys in ``seen`` only if they are the newest by now.
+    None, and nothing is written, if too many newer events came to tell.
+    """
     if not deliveries:
         return []
     targets = await _targets(tx, deliveries)
@@ -109,17 +141,23 @@ async def _write(
         for it in deliveries
         if it.event_id in events and (target := targets.get(it.subscription_id))
     ]
-    if backfill:
-        latest = [it for it in written if targets[it.subscription_id][2] is Order.LATEST]
-        outdated = await _outdated(tx, [it for it in latest if it.order_key])
-        written = [it for it in written if it.event_id not in outdated]
+    latest = [
+        it
+        for it in written
+        if it.order_key in seen and targets[it.subscription_id][2] is Order.LATEST
+    ]
+    outdated = await _outdated(tx, latest, seen)
+    if outdated is None:
+        return None
+    written = [it for it in written if it.event_id not in outdated]
     ordered = [
         it for it in written if it.order_key and targets[it.subscription_id][2] is not Order.NONE
     ]
     if ordered:
         blocked = await order.place_replays(tx, ordered)
         written = [blocked.get(it.id, it) for it in written]
-    await tx.insert("pending", [rows.pending_row(it) for it in written])
+    position = await acceptance.take(tx)
+    await tx.insert("pending", [rows.pending_row(it, position) for it in written])
     await tx.insert("replay_link", [(it.event_id, it.id) for it in written])
     accepted = Counter(it.tenant for it in written)
     await add_to_ledger(
@@ -136,6 +174,7 @@ async def save_replay(tx: Tx, job: ReplayJob) -> None:
     await tx.one("catalog_lock")  # One at a time.
     listed_at = job.created_at if job.filter.as_of is None else job.filter.as_of
     found = await tx.all("replay_jobs_running")
+    _check_running(found, job)
     found += await tx.all("replay_jobs_since", from_id=id_floor(max(listed_at, 0)), limit=JOBS_MAX)
     for other in map(rows.replay_job, found):
         if other.state != CANCELLED and _asks_the_same(other, job):
@@ -149,6 +188,28 @@ async def save_replay(tx: Tx, job: ReplayJob) -> None:
     await tx.insert("replay_job", [rows.replay_job_row(job)])
 
 
+def _check_running(running: Sequence[Row], job: ReplayJob) -> None:
+    """Raises TooMany if the tenant of a new job has as many running jobs as it may have."""
+    tenant = job.filter.tenant
+    if sum(rows.replay_job(row).filter.tenant == tenant for row in running) < RUNNING_MAX:
+        return
+    detail = (
+        say(
+            "At most {limit} replays over all tenants run at a time: wait until one is done, or "
+            "stop one.",
+            limit=RUNNING_MAX,
+        )
+        if tenant is None
+        else say(
+            "At most {limit} replays and backfills of the tenant {tenant} run at a time: wait "
+            "until one is done, or stop one.",
+            limit=RUNNING_MAX,
+            tenant=tenant,
+        )
+    )
+    raise TooMany(detail, after_ms=RUNNING_AGAIN_MS)
+
+
 def _asks_the_same(one: ReplayJob, other: ReplayJob) -> bool:
     return replace(one.filter, as_of=None) == replace(other.filter, as_of=None)
 
@@ -159,7 +220,8 @@ def _asks_the_same(one: ReplayJob, other: ReplayJob) -> bool:
 async def save_backfill(tx: Tx, job: ReplayJob) -> ReplayJob:
     """Store a backfill; raises Conflict if another one of its subscription is running."""
     await tx.one("catalog_lock")  # One at a time.
-    for row in await tx.all("replay_jobs_running"):
+    running = await tx.all("replay_jobs_running")
+    for row in running:
         other = rows.replay_job(row)
         if other.filter.backfill and other.filter.subscription_id == job.filter.subscription_id:
             raise Conflict(
@@ -169,26 +231,54 @@ async def save_backfill(tx: Tx, job: ReplayJob) -> ReplayJob:
                     job=show_id("rpl", other.id),
                 )
             )
-    last = await tx.one("last_id")  # An event by a clock that was ahead has a later id.
-    assert last is not None
-    stored = replace(job, upto_id=max(job.upto_id, last[0]))
+    _check_running(running, job)
+    stored = replace(job, upto_position=await acceptance.last(tx))
     await tx.insert("replay_job", [rows.replay_job_row(stored)])
     return stored
 
 
 async def past_events(
     tx: Tx, job: ReplayJob, *, limit: int
-) -> tuple[list[PastEvent], int, int, bool]:
-    """Of the next events: those that a backfill may take; how many were read, and the last id."""
+) -> tuple[list[PastEvent], int, EventPlace, bool]:
+    """Of the next events: those that a backfill may take; how many were read, and the last one."""
     conditions = job.filter
-    since, low = conditions.since or 0, max(job.after_id, id_range(conditions)[0] - 1)
-    found = await tx.all("past_events", after_id=low, upto_id=job.upto_id, limit=limit)
+    since, after = conditions.since or 0, (job.after_position, job.after_id)
+    if after == (0, 0) and since:
+        after = await _before(tx, since), 0
+    found = await tx.all(
+        "past_events",
+        after_position=after[0],
+        after_id=after[1],
+        upto_position=job.upto_position,
+        limit=limit,
+    )
     own = [row for row in found if row[1] == conditions.tenant and row[3] >= since]
     had = await _had(tx, [(row[0], row[5]) for row in own], conditions.subscription_id or 0)
-    taken = [PastEvent(row[0], row[2], row[4], row[6]) for row in own if row[0] not in had]
-    if len(found) < limit:
-        return taken, len(found), max(job.after_id, job.upto_id), True
-    return taken, len(found), found[-1][0], False
+    taken = [PastEvent(row[0], row[2], row[4], *row[6:]) for row in own if row[0] not in had]
+    if found:
+        after = found[-1][7], found[-1][0]
+    return taken, len(found), after, len(found) < limit
+
+
+async def _before(tx: Tx, since: int) -> int:
+    """A position below those of all events that were accepted since a time.
+
+    Positions grow with time as well as clocks agree, so a search by halves finds the place. It ends
+    an hour earlier: no two clocks differ by more.
+    """
+    since -= CLOCKS_APART_MS
+    low, high = 0, await acceptance.last(tx) + 1
+    row = await tx.one("position_from", position=1)
+    if row is not None:
+        low = int(row[0]) - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        row = await tx.one("position_from", position=middle)
+        if row is None or row[1] >= since:
+            high = middle
+        else:
+            low = int(row[0])
+    return low
 
 
 async def events_whole(tx: Tx, event_ids: Sequence[int]) -> list[Event]:
@@ -196,29 +286,36 @@ async def events_whole(tx: Tx, event_ids: Sequence[int]) -> list[Event]:
     return [rows.event(row) for row in found]
 
 
-async def newest_of_key(
-    tx: Tx, tenant: str, key: str, *, from_id: int, before_id: int, limit: int
-) -> list[PastEvent]:
-    found = await tx.all(
-        "newest_of_key",
-        tenant=tenant,
-        order_key=key,
-        from_id=from_id,
-        before_id=before_id,
-        limit=limit,
-    )
-    return [PastEvent(row[0], row[1], row[2], key) for row in found]
+async def newer_of_key(tx: Tx, asked: Sequence[Row], subscription_id: int) -> list[PastEvent]:
+    """Events of keys, the newest first, with whether the subscription has a delivery of each.
+
+    Asked for are rows of tenant, key, two places that the events lie between, and a limit.
+    """
+    found = await tx.many("newer_of_key", asked)
+    had = await _had(tx, [(row[0], row[3]) for row in found], subscription_id)
+    return [PastEvent(row[0], row[1], row[2], row[4], row[5], had=row[0] in had) for row in found]
 
 
-async def _outdated(tx: Tx, deliveries: Sequence[Delivery]) -> set[int]:
-    """The events of which the subscription has a newer one of the same key by now."""
+async def _outdated(
+    tx: Tx, deliveries: Sequence[Delivery], seen: Mapping[str, EventPlace]
+) -> set[int] | None:
+    """The events of which the subscription got a newer one of their key since ``seen``.
+
+    None if more events of a key came since then than a commit looks at.
+    """
     if not deliveries:
         return set()
     await order.hold(tx, map(order.key_of, deliveries))
+    own = deliveries[0]
     asked: list[Row] = [
-        (it.event_id, it.tenant, it.order_key, it.subscription_id) for it in deliveries
+        (own.tenant, key, *seen[key], *LAST_PLACE, NEWER_MAX)
+        for key in dict.fromkeys(it.order_key for it in deliveries)
     ]
-    return {row[0] for row in await tx.many("outdated", asked)}
+    newer = await newer_of_key(tx, asked, own.subscription_id)
+    if NEWER_MAX in Counter(it.order_key for it in newer).values():
+        return None
+    outdated = {it.order_key for it in newer if it.had}
+    return {it.event_id for it in deliveries if it.order_key in outdated}
 
 
 async def _missing(tx: Tx, new: Sequence[Delivery]) -> list[Delivery]:

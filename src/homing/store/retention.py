@@ -171,15 +171,20 @@ async def _endpoints(tx: Tx, after_id: int, *, before: int, limit: int) -> tuple
     return len(gone), upto_id if count == limit else None
 
 
-async def expire_blocked(tx: Tx, *, before: int, now: int, limit: int, node: int) -> int:
-    """Drop blocked deliveries that were accepted before this time; none of them is in memory."""
-    found = await tx.all("order_retained", before_id=id_floor(before), limit=limit)
+async def expire_blocked(
+    tx: Tx, keep: Retention, *, after_id: int, now: int, limit: int, node: int
+) -> tuple[int, int | None]:
+    """Drop blocked deliveries past their tenant's retention, among some rows; none is in memory."""
+    found = await tx.all(
+        "order_retained", after_id=after_id, before_id=id_floor(keep.latest), limit=limit
+    )
+    old = [number for number, tenant in found if number < id_floor(keep.of(tenant))]
     ended = [
         Finished(rows.pending(row), Status.DROPPED, Reason.EXPIRED, now)
-        for row in await tx.all("order_retained_remove", ids=[row[0] for row in found])
+        for row in await tx.all("order_retained_remove", ids=old)
     ]
     await tx.insert("history", [rows.history_row(it) for it in ended])
     dropped = Counter(it.delivery.tenant for it in ended)
     changes = {tenant: LedgerChange(dropped=count) for tenant, count in dropped.items()}
     await tx.write([ledger_write(changes, node=node)])
-    return len(ended)
+    return len(ended), found[-1][0] if len(found) == limit else None

@@ -90,7 +90,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         " last_id"
     ),
     "pending": _columns(
-        f"{_DELIVERY} part {_SCHEDULE} cause_id paused_ms order_key order_seq unblocked_at"
+        f"{_DELIVERY} part {_SCHEDULE} cause_id paused_ms order_key order_seq unblocked_at position"
     ),
     "history": _columns(
         f"{_DELIVERY} {_SCHEDULE} status reason finished_at arrived cause_id superseded_by"
@@ -107,7 +107,10 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "transition": _columns("id endpoint_id at before after rule numbers by"),
     "key_release": _columns("delivery_id bucket endpoint_id subscription_id order_key"),
     "replay_link": _columns("event_id delivery_id"),
-    "replay_job": _columns("id filter created_at state upto_id after_id scanned replayed skipped"),
+    "replay_job": _columns(
+        "id filter created_at state upto_id after_id scanned replayed skipped after_position"
+        " upto_position made_at"
+    ),
     "cleanup_job": _columns("id kind subscription_id endpoint_id after_id"),
     "ledger": _columns("tenant node accepted delivered dropped cancelled superseded"),
     "api_key": _columns(
@@ -146,7 +149,10 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "rollup_hour": _columns(_ROLLUP),
 }
 # As above, with columns that only inserts name, because lists do not read them.
-INSERTED = COLUMNS | {"history": (*COLUMNS["history"], "first_attempt")}
+INSERTED = COLUMNS | {
+    "event": (*COLUMNS["event"], "position"),
+    "history": (*COLUMNS["history"], "first_attempt"),
+}
 EVENT_WIDTH = len(COLUMNS["event"])
 PENDING_WIDTH = len(COLUMNS["pending"])
 HISTORY_WIDTH = len(COLUMNS["history"])
@@ -320,7 +326,7 @@ def endpoint(row: Row) -> Endpoint:
 # --- events and deliveries ------------------------------------------------------------------
 
 
-def event_row(new: NewEvent) -> Row:
+def event_row(new: NewEvent, position: int = 0) -> Row:
     event, deliveries = new.event, new.deliveries
     return (
         event.id,
@@ -336,6 +342,7 @@ def event_row(new: NewEvent) -> Row:
         event.warning,
         len(deliveries),
         deliveries[-1].id if deliveries else event.id,
+        position,
     )
 
 
@@ -348,7 +355,7 @@ def event_key_row(new: NewEvent) -> Row:
     return (new.event.tenant, new.event.key, new.event.id, new.content_hash())
 
 
-def pending_row(it: Delivery) -> Row:
+def pending_row(it: Delivery, position: int = 0) -> Row:
     return (
         it.id,
         it.bucket,
@@ -371,6 +378,7 @@ def pending_row(it: Delivery) -> Row:
         it.order_key or None,
         it.order_seq,
         it.unblocked_at,
+        position or it.position,
     )
 
 
@@ -378,10 +386,11 @@ def pending(row: Row) -> Delivery:
     part = row[8]
     fair_part = part if part >= PART_FAIR else PART_FIRST
     if row[18] is None:
-        return Delivery(*(*row[:8], *row[9:15], row[15] != 0, row[16], fair_part, row[17]))
+        ordered = (row[17], "", *row[19:22])
+        return Delivery(*(*row[:8], *row[9:15], row[15] != 0, row[16], fair_part, *ordered))
     if part < 0:
         fair_part = PART_BLOCKED - part
-    ordered = row[17:21]
+    ordered = row[17:22]
     return Delivery(*(*row[:8], *row[9:15], row[15] != 0, row[16], fair_part, *ordered))
 
 
@@ -676,11 +685,14 @@ def replay_job_row(job: ReplayJob) -> Row:
         job.scanned,
         job.replayed,
         job.skipped,
+        job.after_position,
+        job.upto_position,
+        job.made_at,
     )
 
 
 def replay_job(row: Row) -> ReplayJob:
-    return ReplayJob(row[0], msgspec.json.decode(row[1], type=ReplayFilter), *row[2:9])
+    return ReplayJob(row[0], msgspec.json.decode(row[1], type=ReplayFilter), *row[2:])
 
 
 def erasure_row(it: Erasure) -> Row:

@@ -42,7 +42,7 @@ from homing.policy.audit import AuditEntry, Who, digest_of, entry_key, is_genuin
 from homing.policy.encryption import KeyRing
 from homing.policy.hash_keys import HashKey
 from homing.ports.tenant_moves import MoveStep
-from homing.store import rows
+from homing.store import acceptance, rows
 from homing.store.audit import Audit, entry_of, entry_row
 from homing.store.catalog_versions import raise_catalog, raise_catalog_raw
 from homing.store.connect import connect
@@ -234,6 +234,8 @@ class TenantMover:
             left = await self._mark(self._source)
             if left is None or (left.id, left.step) != (here.id, MoveStep.LEFT):
                 raise BadSetting(self._both_serve())
+            # A process that does not know it would find no rows, and could not say why.
+            await self._known(self._source, left.version)
             await self._remove(self._from, keep={"api_key"})
             await self._known(self._source, await self._set(self._source, here.id, MoveStep.MOVED))
         return replace(moved, audit_entries=audited)
@@ -417,6 +419,7 @@ class TenantMover:
         before = await self._mark(side)
         url = self._url or ("" if before is None or before.id != move_id else before.url)
         entry = self._entry(side, move_id, other, step) if audited else None
+        position = await other.db.run(acceptance.last) if step is MoveStep.ARRIVED else 0
 
         async def write(tx: Tx) -> int:
             version = await raise_catalog(tx)
@@ -436,6 +439,7 @@ class TenantMover:
                         " --cancel."
                     )
             if step is MoveStep.ARRIVED:
+                await acceptance.raise_above(tx, position)
                 await tx.all("keys_raise")  # The tenant's keys are valid here from now on.
                 raised = {"tenant": self._tenant, "version": version}
                 await tx.all("tenant_subscriptions_raise", **raised)

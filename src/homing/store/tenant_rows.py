@@ -23,6 +23,7 @@ ENDPOINTS_AT_ONCE = 200  # that one page asks
 # These tables belong to the installation: no row of them moves with a tenant.
 INSTALLATION = frozenset(
     {
+        "acceptance",
         "audit_head",
         "audit_segment",
         "batch_mark",

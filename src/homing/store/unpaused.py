@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from homing.model import PART_FAIR, PART_FIRST, PART_REPLAY, Endpoint
 from homing.ports.flow import DueAsk, Place, Source
+from homing.store import fair
 from homing.store.tx import Tx
 
 PAGE = 1_000  # rows that are read of a source at a time
@@ -40,6 +41,7 @@ class _Read(Struct):
 
     rows: list[Place]
     may: list[Place]
+    due: list[int]  # times of these
     full: bool  # there may be further rows
 
 
@@ -53,7 +55,8 @@ class _Pages:
 async def due(tx: Tx, ask: DueAsk, *, now: int) -> Chosen:
     """The next rows of an endpoint whose subscriptions are not paused."""
     parts = [row[0] for row in await _parts(tx, ask.bucket, ask.endpoint_id)]
-    pages, since = _Pages(), ask.enabled_since
+    row = await tx.one("enabled_from", id=ask.endpoint_id)
+    pages, since = _Pages(), 0 if row is None else int(row[0])
     firsts = [part for part in parts if part == PART_FIRST or part >= PART_FAIR]
     firsts = _in_turn(ask.after_part, firsts)
     chosen = Chosen([], [], more_fresh=False, next_due=None, seen=dict(ask.seen))
@@ -69,7 +72,7 @@ async def due(tx: Tx, ask: DueAsk, *, now: int) -> Chosen:
             left = _go_on(chosen.seen, (part, FRESH), read, taken)
             chosen.more_fresh = chosen.more_fresh or left
     if ask.retry:
-        await _choose_retries(tx, ask, parts, firsts, pages, chosen, now=now)
+        await _choose_retries(tx, ask, parts, firsts, pages, chosen, since=since, now=now)
     return chosen
 
 
@@ -81,14 +84,13 @@ async def _choose_retries(
     pages: _Pages,
     chosen: Chosen,
     *,
+    since: int,
     now: int,
 ) -> None:
     found: dict[Source, _Read] = {}
     for part in firsts:
         source = (part, RETRY)
-        found[source] = await _read(
-            tx, ask, source, pages, wanted=ask.retry, until=ask.enabled_since
-        )
+        found[source] = await _read(tx, ask, source, pages, wanted=ask.retry, until=since)
     times: list[int] = []
     for part in parts:
         if part not in firsts:
@@ -103,11 +105,16 @@ async def _choose_retries(
             )
             if row is not None and row[0] is not None:
                 times.append(row[0])
-    taken = sorted(chain.from_iterable(read.may for read in found.values()))[: ask.retry]
+    heads: list[tuple[int, Place]] = []
+    for source, read in found.items():
+        times_of = fair.in_order(read.due, now=now) if source[0] in firsts else read.due
+        heads += zip(times_of, read.may, strict=True)
+    taken = [place for _, place in sorted(heads)[: ask.retry]]
     chosen.retry = [number for _, number in taken]
     for source, read in found.items():
         if _go_on(chosen.seen, source, read, taken):
-            times.append(max(chosen.seen.get(source, START)[0], 0))
+            place = max(chosen.seen.get(source, START)[0], 0)
+            times.append(now if source[0] in firsts else place)
     chosen.next_due = min(times, default=None)
 
 
@@ -124,22 +131,24 @@ async def _read(
     """Read a source until enough of its rows may be attempted."""
     rows: list[Place] = []
     may: list[Place] = []
+    due: list[int] = []
     after = max(ask.seen.get(source, START), (first - 1, _END))
     while pages.left > 0:
         pages.left -= 1
         page = await _page(tx, ask.bucket, ask.endpoint_id, source[0], after, until=until)
-        for due_at, number, subscription_id, _ in page:
-            rows.append((due_at, number))
+        for turn, number, due_at, subscription_id, *_ in page:
+            rows.append((turn, number))
             if subscription_id not in ask.paused:
-                may.append((due_at, number))
+                may.append((turn, number))
+                due.append(due_at)
         if not page:
             pages.left += 1  # Only rows count: every group of an endpoint is visited.
         if len(page) < PAGE:
-            return _Read(rows, may, full=False)
+            return _Read(rows, may, due, full=False)
         after = rows[-1]
         if len(may) >= wanted:
             break
-    return _Read(rows, may, full=True)
+    return _Read(rows, may, due, full=True)
 
 
 def _go_on(
@@ -170,7 +179,8 @@ async def probe(
     It is the oldest that was never attempted, else the next by id after the last probed one.
     """
     at = (endpoint.bucket, endpoint.id)
-    on, pages, oldest = dict(seen), _Pages(), None
+    on, pages = dict(seen), _Pages()
+    oldest: Place | None = None  # by position
     for row in await _parts(tx, *at):
         part = row[0]
         if part not in {PART_FIRST, PART_REPLAY} and part < PART_FAIR:
@@ -183,7 +193,7 @@ async def probe(
         if found is not None and (oldest is None or found < oldest):
             oldest = found
     if oldest is not None:
-        return oldest, on, False
+        return oldest[1], on, False
     return await _next_by_id(tx, endpoint, on, pages, alive_at=alive_at, paused=paused)
 
 
@@ -195,19 +205,19 @@ async def _first(
     pages: _Pages,
     alive_at: int,
     paused: frozenset[int],
-) -> tuple[int | None, Place, bool]:
-    """The first row of a part that may be probed, the place before it, and whether to go on."""
+) -> tuple[Place | None, Place, bool]:
+    """The first row of a part that may be probed, by position, the place before it; to go on?"""
     while pages.left > 0:
         pages.left -= 1
         page = await _page(tx, *at, part, after)
         if not page:
             pages.left += 1
-        for due_at, number, subscription_id, expires_at in page:
+        for turn, number, _, subscription_id, expires_at, position in page:
             if subscription_id not in paused:
                 if expires_at > alive_at:
-                    return number, after, False
+                    return (position, number), after, False
                 continue  # Expiry removes it.
-            after = (due_at, number)
+            after = (turn, number)
         if len(page) < PAGE:
             return None, after, False
         after = (page[-1][0], page[-1][1])
@@ -251,13 +261,13 @@ async def _parts(tx: Tx, bucket: int, endpoint_id: int) -> list[tuple[int, ...]]
 
 async def _page(
     tx: Tx, bucket: int, endpoint_id: int, part: int, after: Place, *, until: int = _END
-) -> list[tuple[int, int, int, int]]:
-    found: list[tuple[int, int, int, int]] = await tx.all(
+) -> list[tuple[int, ...]]:
+    found: list[tuple[int, ...]] = await tx.all(
         "rows_after",
         bucket=bucket,
         endpoint_id=endpoint_id,
         part=part,
-        after_due=after[0],
+        after_turn=after[0],
         after_id=after[1],
         until=until,
         limit=PAGE,

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from homing.model import Delivery
 from homing.ports import NewEvent, Receipt, Refusal
-from homing.store import order, pull_streams, rows
+from homing.store import acceptance, order, pull_streams, rows
 from homing.store.tx import Row, Tx, Write
 
 
@@ -67,24 +67,32 @@ async def _add_erased(
                     known.setdefault(name, (b"", deliveries))  # A conflict.
 
 
-async def append_events(tx: Tx, events: Sequence[NewEvent], *, node: int) -> dict[int, Delivery]:
-    """Write events that are not stored yet, with all their deliveries; return the blocked ones.
+async def append_events(
+    tx: Tx, events: Sequence[NewEvent], *, node: int
+) -> tuple[int, dict[int, Delivery]]:
+    """Write events that are not stored yet, with all their deliveries.
 
-    Raises RunAgain if another process has just written one of the keys.
+    Returns their number in the order of acceptance, which is taken under the locks of their keys
+    and streams, and the blocked deliveries. Raises RunAgain if another process has just written one
+    of the keys.
     """
     if not events:
-        return {}
+        return 0, {}
     blocked: dict[int, Delivery] = {}
     if any(new.ordered for new in events):
         blocked = await order.place(tx, events)
+    entries: list[Row] = []
+    if any(new.pulled for new in events):
+        entries = await pull_streams.advance(tx, events)
+    position = await acceptance.take(tx)
     writes: list[Write] = [
         ("event_key", sorted(rows.event_key_row(new) for new in events)),
-        ("event", [rows.event_row(new) for new in events]),
+        ("event", [rows.event_row(new, position) for new in events]),
     ]
     deliveries = [delivery for new in events for delivery in new.deliveries]
     if blocked:
         deliveries = [blocked.get(it.id, it) for it in deliveries]
-    pending = [rows.pending_row(it) for it in deliveries]
+    pending = [rows.pending_row(it, position) for it in deliveries]
     if pending:
         changes: dict[str, LedgerChange] = {}
         for new in events:
@@ -94,9 +102,9 @@ async def append_events(tx: Tx, events: Sequence[NewEvent], *, node: int) -> dic
     await tx.write(writes)
     if events[0].fields is not None:  # The same for all events of a process.
         await _index_fields(tx, events)
-    if any(new.pulled for new in events):
-        await pull_streams.append(tx, events)
-    return blocked
+    if entries:
+        await tx.insert("pull_entry", entries)
+    return position, blocked
 
 
 async def _index_fields(tx: Tx, events: Sequence[NewEvent]) -> None:

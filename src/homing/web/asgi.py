@@ -3,7 +3,7 @@
 ``Front`` gets every request. It calls the publish endpoint for ``POST /v1/events`` directly (the
 hot path: no framework object is created for it) and Starlette's router for all other requests. It
 turns every exception into a problem document. An unexpected exception is logged, and the response
-is a 500 without details.
+is a 500 without details. A response that is sent in parts ends when its client has gone.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from functools import cache
 
+import structlog
 from msgspec.json import encode
 from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -20,10 +21,11 @@ from homing.app.access import ANONYMOUS, Caller
 from homing.app.app import App
 from homing.errors import Forbidden, HomingError
 from homing.policy.built_in_receiver import PREFIX
+from homing.policy.people import PeopleOptions
 from homing.web.api.publish import Publish
 from homing.web.body import COMMAND_BYTES_MAX, ClientGone, read_body
 from homing.web.built_in_receiver import ReceiveTestEvents
-from homing.web.connections import client_address
+from homing.web.connections import client_address, mark_verified
 from homing.web.dashboard.app import DashboardApp
 from homing.web.openapi import openapi
 from homing.web.operation import Call, Operation
@@ -40,6 +42,8 @@ from homing.web.response import JSON, Response, send_response
 from homing.web.routes import OPERATIONS
 from homing.web.workfront.api import OPERATIONS as WORKFRONT
 
+log = structlog.get_logger("homing.web")
+
 PUBLISH_PATH = "/v1/events"
 OPENAPI_PATH = "/openapi.json"
 # The operations that every process has, whatever its role.
@@ -47,6 +51,13 @@ OF_EVERY_PROCESS = tuple(
     it for it in OPERATIONS if it.path in {"/healthz", "/readyz", "/metrics", "/v1/status"}
 )
 EVERY = (*OPERATIONS, *WORKFRONT)
+
+
+def identity_headers(people: PeopleOptions) -> frozenset[bytes]:
+    """The headers that say who asks, or for which host, in lower case: each may come once."""
+    of_keys = {name for it in EVERY if it.auth_scheme for name in it.auth_scheme.key_headers}
+    named = {"authorization", "cookie", "host", people.user_header, people.groups_header}
+    return frozenset(it.lower().encode() for it in named | of_keys if it)
 
 
 @cache
@@ -85,33 +96,68 @@ class Front:
         if scope["type"] != "http":
             await self._router(scope, receive, send)
             return
-        started = False
+        async with _Sending(receive, send) as sending:
+            try:
+                await self._call(scope, receive, sending.send)
+            except ClientGone:
+                return
+            except HomingError as error:
+                if sending.started:  # Its end is missing, so nobody takes it for the whole.
+                    log.info("a response was cut off", path=scope["path"], reason=str(error))
+                    return
+                await send_response(send, refusal(error, scope["method"], scope["path"]))
+            except Exception as error:
+                if sending.started:
+                    raise
+                response = unexpected_response(error, method=scope["method"], path=scope["path"])
+                await send_response(send, response)
 
-        async def tracking_send(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
+    async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
+        publishes = scope["path"] == PUBLISH_PATH and scope["method"] == "POST"
+        if publishes and self._publish is not None:
+            await self._publish(scope, receive, send)
+        else:
+            await self._router(scope, receive, send)
 
-        try:
-            if (
-                scope["path"] == PUBLISH_PATH
-                and scope["method"] == "POST"
-                and self._publish is not None
-            ):
-                await self._publish(scope, receive, tracking_send)
-            else:
-                await self._router(scope, receive, tracking_send)
-        except ClientGone:
-            return
-        except HomingError as error:
-            if started:
-                raise
-            await send_response(send, refusal(error, scope["method"], scope["path"]))
-        except Exception as error:
-            if started:
-                raise
-            response = unexpected_response(error, method=scope["method"], path=scope["path"])
-            await send_response(send, response)
+
+class _Sending:
+    """A response while it is sent. One that is sent in parts ends when its client has gone.
+
+    Uvicorn ignores what is sent to a client that has gone, so a stream would go on for ever.
+    """
+
+    __slots__ = ("_receive", "_send", "_serving", "_watching", "started")
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive, self._send, self._serving = receive, send, asyncio.current_task()
+        self._watching: asyncio.Task[None] | None = None
+        self.started = False
+
+    async def send(self, message: Message) -> None:
+        self.started = True
+        if message.get("more_body"):
+            if self._watching is None:
+                self._watching = asyncio.create_task(self._watch())
+        elif self._watching is not None:
+            self._watching.cancel()
+        await self._send(message)
+
+    async def _watch(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        assert self._serving is not None
+        self._serving.cancel()
+
+    async def __aenter__(self) -> _Sending:
+        return self
+
+    async def __aexit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        watching, serving = self._watching, self._serving
+        if watching is None or serving is None:
+            return False
+        has_gone = watching.done() and not watching.cancelled()
+        watching.cancel()
+        return has_gone and isinstance(error, asyncio.CancelledError) and not serving.uncancel()
 
 
 async def _not_here(_scope: Scope, _receive: Receive, _send: Send) -> None:
@@ -179,10 +225,11 @@ class _Resource:
             if operation.by_address and key is None:
                 listed = self._authenticator.caller_at(address)
             caller = listed or await self._authenticator.caller_of(key, address)
+            mark_verified(scope)
         try:
             await self._respond_to(operation, headers, caller, scope, receive, send)
         except Forbidden as error:
-            self._parts.app.audit.refusals.refused(caller, operation.use_case, error.detail)
+            self._parts.app.audit.counted.refused(caller, operation.use_case, error.detail)
             raise
 
     async def _respond_to(
@@ -206,6 +253,7 @@ class _Resource:
                 declared=declared,
                 bytes_max=COMMAND_BYTES_MAX,
                 share=share,
+                caller=caller,
             )
         call = Call(self._parts, path=scope["path_params"], query=query, body=body, caller=caller)
         call.headers = headers

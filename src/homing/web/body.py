@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Raw
 from starlette.types import Receive
 
+from homing.app.access import Caller
 from homing.errors import BadRequest, FieldProblem, Invalid, TooLarge, TooSlow
 from homing.languages.sentences import say
 from homing.policy.exact import decoder
@@ -38,10 +39,11 @@ class ClientGone(Exception):
 
 
 async def read_body(
-    receive: Receive, *, declared: bytes | None, bytes_max: int, share: BodyShare
+    receive: Receive, *, declared: bytes | None, bytes_max: int, share: BodyShare, caller: Caller
 ) -> bytes:
     """The whole body; raises TooLarge, TooSlow or Busy as soon as that is known.
 
+    Raises NotAuthorized if the caller's key, session or link ended while the body arrived.
     The caller must call ``share.release(body)`` after the response.
     """
     if declared is not None:
@@ -59,7 +61,13 @@ async def read_body(
         if len(body) > SMALL_BYTES:
             share.take(len(body))
         return body
-    return await _read_rest(receive, body, bytes_max, share)
+    body = await _read_rest(receive, body, bytes_max, share)
+    try:
+        await caller.must_live()
+    except BaseException:
+        share.release(body)
+        raise
+    return body
 
 
 async def _read_rest(receive: Receive, begin: bytes, bytes_max: int, share: BodyShare) -> bytes:

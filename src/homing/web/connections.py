@@ -1,24 +1,29 @@
-"""Limits the number of open connections, and chooses which idle ones to close.
+"""Limits the number of open connections, and chooses which ones to close.
 
 Connections are closed only when there are too many: in total, or from one address if the operator
-has set that limit. Connections with a request in progress stay open. Of the others, those that have
-been idle the longest are closed first. Idle time counts from when the connection was opened or from
-its last response; an incomplete request head does not reset it. So a new connection has the most
-time to send a request. Connections of the address that holds the most are closed first, so a client
-that opens thousands of connections loses its own. Behind a proxy all clients have one address, and
-the longest idle connections of all are closed.
+has set that limit. Those without a verified key go first, whether they are idle or have a request
+in progress, such as a form whose body arrives slowly. The slowest goes first: time counts from when
+the connection was opened, from its last response, or from the head of its request; an incomplete
+head does not reset it. So a new connection has the most time to send a request. After those without
+a key, idle connections with one are closed, the longest idle first. Only where all have a key and a
+request in progress, the new connection is refused.
 
-A connection with bytes that have arrived but are not read yet counts as busy.
+Connections of the address that holds the most are closed first, so a client that opens thousands of
+connections loses its own. Behind a proxy all clients have one address, and the slowest connections
+of all are closed.
 
-Finding the longest idle connections means scanning all of them, so several are closed at once and
-the cost is spread over many new connections.
+A connection with bytes that have arrived but are not read yet may be about to show its key: it
+stays.
+
+Finding these connections means scanning all of them, so several are closed at once and the cost is
+spread over many new connections.
 """
 
 from __future__ import annotations
 
 import heapq
 import select
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, MutableMapping
 from typing import Any
 
 import structlog
@@ -30,6 +35,7 @@ CONNECTIONS_MAX = 8_192
 CLOSED_AT_ONCE = 16  # one in this many of the limit
 RESCAN_AFTER_S = 0.1  # after a scan that found nothing to close
 REPORT_EVERY_S = 60.0
+VERIFIED = "homing.verified"  # in the scope of a request
 
 log = structlog.get_logger("homing.web")
 
@@ -51,13 +57,13 @@ class ConnectionLimit:
         self._by_source: dict[str, set[Any]] = {}
 
     def made(self, connection: Any, all_of_them: Collection[Any]) -> None:
-        """Registers a new connection; if there are too many, closes idle ones or this one."""
+        """Registers a new connection; if there are too many, closes some of them, or this one."""
         mine = self._by_source.setdefault(connection.source, set())
         mine.add(connection)
         if 0 < self._per_address_max < len(mine):
-            self._close_idle(connection, mine, self._per_address_max)
+            self._make_room(connection, mine, self._per_address_max)
         elif len(all_of_them) > self.maximum:
-            self._close_idle(connection, all_of_them, self.maximum)
+            self._make_room(connection, all_of_them, self.maximum)
 
     def lost(self, connection: Any) -> None:
         """Forgets a connection that was closed."""
@@ -67,12 +73,13 @@ class ConnectionLimit:
             if not mine:
                 del self._by_source[connection.source]
 
-    def _close_idle(self, newcomer: Any, candidates: Collection[Any], limit: int) -> None:
+    def _make_room(self, newcomer: Any, candidates: Collection[Any], limit: int) -> None:
         now = self._monotonic()
         victims: list[Any] = []
         if now >= self._all_busy_until or limit == self._per_address_max:
-            idle = _idle(one for one in candidates if one is not newcomer)
-            victims = _longest_idle(idle, max(limit // CLOSED_AT_ONCE, 1))
+            others = _closable(one for one in candidates if one is not newcomer)
+            count = max(limit // CLOSED_AT_ONCE, 1)
+            victims = next(filter(None, (_slowest(it, count) for it in others)), [])
             if not victims:
                 self._all_busy_until = now + RESCAN_AFTER_S
         for victim in victims or [newcomer]:
@@ -82,7 +89,7 @@ class ConnectionLimit:
             self._closed += 1
         if now >= self._report_at:
             log.warning(
-                "too many connections: idle connections were closed",
+                "too many connections: some without a key, or idle, were closed",
                 closed=self._closed,
                 limit=limit,
             )
@@ -100,19 +107,35 @@ def source_of(client: tuple[str, int] | None) -> str:
     return network_of(host) if ":" in host else host
 
 
-def _idle(connections: Iterable[Any]) -> dict[str, list[tuple[bool, float, int, Any]]]:
-    """The connections without a request in progress, by source; the smallest is closed first."""
-    idle: dict[str, list[tuple[bool, float, int, Any]]] = {}
+def mark_verified(scope: MutableMapping[str, Any]) -> None:
+    """Notes that the key, session or person of a request is known."""
+    scope[VERIFIED] = True
+
+
+_Closable = dict[str, list[tuple[bool, float, int, Any]]]
+
+
+def _closable(connections: Iterable[Any]) -> tuple[_Closable, _Closable]:
+    """Connections without a verified key, and idle ones with one, by source.
+
+    The smallest of a source is closed first.
+    """
+    without_key: _Closable = {}
+    idle_with_key: _Closable = {}
     asked = _with_unread(connections)
     for number, (connection, unread) in enumerate(asked):
         cycle = connection.cycle
-        if unread or (cycle is not None and not cycle.response_complete):
+        busy = cycle is not None and not cycle.response_complete
+        has_key = cycle is not None and VERIFIED in cycle.scope
+        if unread or (busy and has_key):
             continue
-        unsent = connection.transport.get_write_buffer_size() > 0  # These are closed last.
-        idle.setdefault(connection.source, []).append(
-            (unsent, connection.idle_at, number, connection)
+        # A response that was asked for with a key and is not read yet is cut off last.
+        unsent = has_key and connection.transport.get_write_buffer_size() > 0
+        group = idle_with_key if has_key else without_key
+        group.setdefault(connection.source, []).append(
+            (unsent, connection.since, number, connection)
         )
-    return idle
+    return without_key, idle_with_key
 
 
 def _with_unread(connections: Iterable[Any]) -> list[tuple[Any, bool]]:
@@ -130,16 +153,16 @@ def _with_unread(connections: Iterable[Any]) -> list[tuple[Any, bool]]:
     return [(connection, number in ready) for connection, number in open_ones]
 
 
-def _longest_idle(idle: dict[str, list[tuple[bool, float, int, Any]]], count: int) -> list[Any]:
-    """Up to ``count`` of the longest idle, each from the source that has the most left."""
-    for group in idle.values():
+def _slowest(groups: _Closable, count: int) -> list[Any]:
+    """Up to ``count`` of the slowest, each from the source that has the most left."""
+    for group in groups.values():
         heapq.heapify(group)
-    order = [(-len(group), source) for source, group in idle.items()]
+    order = [(-len(group), source) for source, group in groups.items()]
     heapq.heapify(order)
     victims: list[Any] = []
     while order and len(victims) < count:
         size, source = heapq.heappop(order)
-        victims.append(heapq.heappop(idle[source])[-1])
+        victims.append(heapq.heappop(groups[source])[-1])
         if size < -1:
             heapq.heappush(order, (size + 1, source))
     return victims

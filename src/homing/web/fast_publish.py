@@ -14,12 +14,13 @@ took the fast path is kept with its connection; a head that equals it is not par
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 from homing.app.publishing import PublishResult
 from homing.errors import HomingError
 from homing.web.api.publish import Plain, published
 from homing.web.asgi import PUBLISH_PATH, Front
+from homing.web.connections import VERIFIED
 from homing.web.problems import refusal
 from homing.web.response import response_bytes
 from homing.web.write_coalescing import CoalescingProtocol
@@ -41,6 +42,7 @@ class _Post:
     """One request on the fast path, with the attributes that uvicorn expects of a cycle."""
 
     __slots__ = ("_protocol", "disconnected", "keep_alive", "response_complete")
+    scope: ClassVar = {VERIFIED: True}  # Only requests with a cached key take the fast path.
 
     def __init__(self, protocol: FastPublishProtocol, *, keep_alive: bool) -> None:
         self._protocol = protocol
@@ -158,7 +160,7 @@ class FastPublishProtocol(CoalescingProtocol):
             and not self.expect_100_continue
             and not parser.should_upgrade()
         ):
-            self.stalled_bytes = 0
+            self.end_head()
             self._parts = []
         else:
             self._normal_path([])

@@ -3,8 +3,12 @@
 Uvicorn has neither limit. The number of connections is limited in ``connections``. The parser stops
 at the first byte beyond a limit of the head, before any code uses the head: 8 KiB for the URL,
 8 KiB for a header, 128 headers, 64 KiB for all headers with trailers. The refusal is a problem
-document that names the limit. The parts of a body that arrive in one read are joined once; uvicorn
-would copy all of them for each part.
+document that names the limit. Trailers count for these limits and are dropped then: nobody reads
+them as headers. A header that says who asks, or for which host, may come once: of two, one reader
+takes the first and another one the last.
+
+The parts of a body that arrive in one read are joined once; uvicorn would copy all of them for each
+part.
 
 ``StallDetector`` checks all connections once a second, which adds no cost to a request, and closes
 those that make no progress: no complete head within 10 s, for the first request or after a
@@ -62,18 +66,25 @@ class Limited(HttpToolsProtocol):
     _url_bytes = 0
     _header_count = 0
     _header_bytes = 0
+    _has_head = False  # What follows is the body and its trailers.
     _body_parts: list[bytes] | None = None  # of the current read
     _refusal: HomingError | None = None
-    idle_at = 0.0  # when it was opened, or its last response was complete
+    since = 0.0  # when it was opened, its last response was complete, or its request began
     source = ""
 
-    def __init__(self, *args: Any, limit: ConnectionLimit | None = None, **more: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        limit: ConnectionLimit | None = None,
+        once: frozenset[bytes] = frozenset(),
+        **more: Any,
+    ) -> None:
         super().__init__(*args, **more)
-        self._limit = limit
+        self._limit, self._once = limit, once
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.idle_at = monotonic()
+        self.since = monotonic()
         self.source = source_of(self.client)
         if self._limit is not None:
             self._limit.made(self, self.connections)
@@ -107,6 +118,7 @@ class Limited(HttpToolsProtocol):
     def begin_head(self) -> None:
         """Resets the counters; raises Refused if too many requests wait on this connection."""
         self.stalled_bytes = self._url_bytes = self._header_count = self._header_bytes = 0
+        self._has_head = False
         if len(self.pipeline) >= PIPELINED_MAX:
             raise Refused
 
@@ -126,11 +138,21 @@ class Limited(HttpToolsProtocol):
             self._stop_at(TooManyHeaders(f"A request may have at most {HEADERS_MAX} headers."))
         if self._header_bytes > HEAD_BYTES_MAX:
             self._stop_at(_headers_too_large())
-        super().on_header(name, value)
+        if not self._has_head:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        self.stalled_bytes = 0
+        self.end_head()
+        self.since = monotonic()
         super().on_headers_complete()
+
+    def end_head(self) -> None:
+        """Raises Refused if a header that may come once came twice."""
+        self.stalled_bytes, self._has_head = 0, True
+        found = [name for name, _ in self.headers if name in self._once]
+        if len(found) > len(set(found)):
+            twice = next(name for name in found if found.count(name) > 1).decode("latin-1")
+            self._stop_at(BadRequest(f"The request has {twice!r} more than once: send it once."))
 
     def on_body(self, body: bytes) -> None:
         self.stalled_bytes = 0
@@ -178,7 +200,7 @@ class Limited(HttpToolsProtocol):
             super().on_response_complete()
         else:  # The same without uvicorn's timer: StallDetector replaces it.
             self.server_state.total_requests += 1
-            self.idle_at = monotonic()
+            self.since = monotonic()
             self.flow.resume_reading()
 
 

@@ -779,6 +779,13 @@ class ReplayJobView(Struct, frozen=True):
     skipped: Annotated[
         int, Meta(description="Their subscription was deleted, or their data is past retention.")
     ]
+    waits: Annotated[
+        str,
+        Meta(
+            description="Why it makes no deliveries for now, such as the quota of its tenant; empty"
+            " if it does."
+        ),
+    ]
 
 
 # --- erasures -------------------------------------------------------------------------------

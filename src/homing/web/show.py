@@ -335,7 +335,7 @@ def erasure_view(it: Erasure) -> ErasureView:
     )
 
 
-def replay_view(job: ReplayJob) -> ReplayJobView:
+def replay_view(job: ReplayJob, *, waits: str | None = None) -> ReplayJobView:
     conditions = job.filter
     endpoint, subscription = conditions.endpoint_id, conditions.subscription_id
     return ReplayJobView(
@@ -362,6 +362,7 @@ def replay_view(job: ReplayJob) -> ReplayJobView:
         scanned=job.scanned,
         replayed=job.replayed,
         skipped=job.skipped,
+        waits="" if waits is None else str(waits),
     )
 
 

@@ -391,9 +391,9 @@ class Fleet:
 
     # --- other processes ---------------------------------------------------------------------
 
-    def _on_work(self, bucket: int, endpoint_id: int, due_at: int) -> None:
+    def _on_work(self, bucket: int, endpoint_id: int, due_at: int = 0, position: int = 0) -> None:
         if self._ownership.mine[bucket]:
-            self._dispatcher.published_elsewhere(endpoint_id, due_at)
+            self._dispatcher.published_elsewhere(endpoint_id, due_at, position)
 
     def _on_changed(self, bucket: int, endpoint_id: int) -> None:
         if self._ownership.mine[bucket]:
@@ -466,10 +466,11 @@ class Fleet:
         if not mine:
             return
         from_id, upto_id = id_floor(now - RECENT_MS), id_floor(now - SETTLED_MS)
-        for bucket, endpoint_id in await self._store.recent(mine, from_id=from_id, upto_id=upto_id):
+        recent = await self._store.recent(mine, from_id=from_id, upto_id=upto_id)
+        for bucket, endpoint_id, position in recent:
             queue = self._dispatcher.queues.get(endpoint_id)
             if queue is None or (queue.enabled and not queue.more_fresh):
-                self._on_work(bucket, endpoint_id, id_time(from_id))
+                self._on_work(bucket, endpoint_id, id_time(from_id), position)
 
     async def _walk(self) -> None:
         """Read some endpoints in a slow round over all: none stays unknown for ever."""

@@ -21,10 +21,11 @@ from homing.ports import NotificationBus
 
 log = structlog.get_logger("homing.notifications")
 
-PLACES_MAX = 110  # in one message: PostgreSQL takes less than 8,000 bytes
+PLACES_MAX = 80  # in one message: PostgreSQL takes less than 8,000 bytes
 MESSAGES_MAX = 50  # at a time; the places beyond them are found by polling
 
 Place = tuple[int, int]  # bucket, endpoint
+From = tuple[int, int]  # due from this time on; first attempts: from this position on
 
 
 class PeerMessage(Struct, frozen=True, omit_defaults=True):
@@ -34,7 +35,7 @@ class PeerMessage(Struct, frozen=True, omit_defaults=True):
     work: list[Place] = []
     changed: list[Place] = []
     topics: list[str] = []
-    due: list[int] = []  # of ``work``: when the first of its deliveries was due
+    since: list[From] = []  # of ``work``: which of its deliveries are new
 
 
 class PeerNotifier:
@@ -42,17 +43,19 @@ class PeerNotifier:
 
     def __init__(self, bus: NotificationBus, *, me: int) -> None:
         self._bus, self._me = bus, me
-        self._work: dict[Place, int] = {}
+        self._work: dict[Place, From] = {}
         self._changed: dict[Place, None] = {}
         self._topics: dict[str, None] = {}
         self._task: asyncio.Task[None] | None = None
-        self.on_work: Callable[[int, int, int], None]
+        self.on_work: Callable[[int, int, int, int], None]
         self.on_changed: Callable[[int, int], None]
         self.on_topic: Callable[[str], None]
 
-    def work(self, bucket: int, endpoint_id: int, due_at: int) -> None:
+    def work(self, bucket: int, endpoint_id: int, due_at: int = 0, position: int = 0) -> None:
         place = bucket, endpoint_id
-        self._work[place] = min(due_at, self._work.get(place, due_at))
+        if (known := self._work.get(place)) is not None:
+            due_at, position = min(due_at, known[0]), min(position, known[1])
+        self._work[place] = due_at, position
         self._go()
 
     def changed(self, bucket: int, endpoint_id: int) -> None:
@@ -104,9 +107,8 @@ class PeerNotifier:
             return
         if message.sender == self._me:
             return
-        due = message.due or [0] * len(message.work)  # An older release does not send them.
-        for (bucket, endpoint_id), due_at in zip(message.work, due, strict=False):
-            self.on_work(bucket, endpoint_id, due_at)
+        for place, since in zip(message.work, message.since, strict=False):
+            self.on_work(*place, *since)
         for bucket, endpoint_id in message.changed:
             self.on_changed(bucket, endpoint_id)
         for topic in message.topics:

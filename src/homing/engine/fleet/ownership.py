@@ -15,7 +15,7 @@ from homing.policy.bucket_shares import BUCKETS
 FOR_EVER = 1 << 62
 
 
-def _no_other_owner(_bucket: int, _endpoint_id: int, _due_at: int = 0) -> None:
+def _no_other_owner(_bucket: int, _endpoint_id: int, _due_at: int = 0, _position: int = 0) -> None:
     raise AssertionError("an embedded process owns every bucket")
 
 
@@ -34,7 +34,7 @@ class BucketOwnership:
         self.good_until = 0 if fenced else FOR_EVER
         self._ordered_from: dict[int, int] = {}  # by bucket, after a lease that expired
         # Set by the fleet. The owner of a bucket acts on new deliveries and on changes in it.
-        self.notify_owner: Callable[[int, int, int], None] = _no_other_owner
+        self.notify_owner: Callable[..., None] = _no_other_owner
         self.notify_owner_of_change: Callable[[int, int], None] = _no_other_owner
         self.notify_peers: Callable[[str], None] = lambda _topic: None
         self.wait_for_peers: Callable[[int], Awaitable[None]] = _no_peers  # to act on a version

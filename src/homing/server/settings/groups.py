@@ -87,8 +87,8 @@ class ListenSettings(Struct, frozen=True, kw_only=True):
         int,
         _number(
             "Connections to the API at a time. Beyond that, or earlier if file descriptors are"
-            " scarce, idle ones are closed: first those of the address with the most, and of these"
-            " the longest idle.",
+            " scarce, some are closed: those without a valid key first, and of the address with the"
+            " most first the slowest, then idle ones with a key.",
             1,
             200_000,
             "connections",
@@ -230,7 +230,11 @@ class DeliverySettings(Struct, frozen=True, kw_only=True):
     ] = 16
     host_rate_per_second: Annotated[
         float,
-        _number("Attempts per second at one host, over all tenants; 0: no limit.", 0, 100_000),
+        _number(
+            "Attempts and test sends per second at one host, over all tenants; 0: no limit.",
+            0,
+            100_000,
+        ),
     ] = 0
     fair_by: Annotated[
         str,

@@ -22,8 +22,7 @@ from homing.ports import (
     EndpointStart,
     NewEvent,
     Place,
-    Receipt,
-    Refusal,
+    Published,
     SettleBatch,
     SettleResult,
     Source,
@@ -118,7 +117,7 @@ def _decode_due(content: memoryview) -> list[DueRows]:
 
 
 _decode_of: dict[int, Callable[[memoryview], object]] = {  # a reply, by its kind
-    _PUBLISH: Decoder(list[list[Receipt] | Refusal]).decode,
+    _PUBLISH: Decoder(Published).decode,
     _SETTLE: Decoder(SettleResult).decode,
     _DUE: _decode_due,
     _STARTS: Decoder(list[EndpointStart]).decode,

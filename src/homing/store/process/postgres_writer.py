@@ -26,7 +26,7 @@ from typing import cast
 import asyncpg
 import uvloop
 
-from homing.ports import NewEvent, Receipt, Refusal, SettleBatch, SettleResult
+from homing.ports import NewEvent, Published, SettleBatch, SettleResult
 from homing.store.flow import Flow
 from homing.store.postgres import WRITING_CONNECTIONS, ConnectionSpec, PostgresDb
 from homing.store.process.codec import Call, Frames, encode_reply
@@ -58,11 +58,11 @@ class OffloadedFlow(Flow):
 
     async def publish(
         self, requests: Sequence[Sequence[NewEvent]], *, catalog_version: int, number: int
-    ) -> list[list[Receipt] | Refusal]:
-        replies = await self._writer.call(
+    ) -> Published:
+        published = await self._writer.call(
             "flow", "publish", requests, catalog_version=catalog_version, number=number
         )
-        return cast("list[list[Receipt] | Refusal]", replies)
+        return cast("Published", published)
 
     async def settle(self, batch: SettleBatch) -> SettleResult:
         return cast("SettleResult", await self._writer.call("flow", "settle", batch))

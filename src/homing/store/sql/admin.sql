@@ -131,7 +131,14 @@ SELECT {event_type} FROM event_type WHERE tenant = :tenant ORDER BY name;
 -- name: endpoint_of_url
 SELECT id FROM endpoint WHERE tenant = :tenant AND url = :url;
 
--- name: endpoint_replace
+-- name: endpoint_made [sqlite]
+-- What is accepted later is fresh; what a changed URL brings is not.
+UPDATE endpoint SET enabled_from = (SELECT number + 1 FROM acceptance) WHERE id = :id;
+
+-- name: endpoint_made [postgres]
+UPDATE endpoint SET enabled_from = nextval('acceptance') WHERE id = :id;
+
+-- name: endpoint_replace [sqlite]
 -- The owner finds the newer generation at its next settle, reads again and decides again.
 UPDATE endpoint SET
     generation = generation + 1, state = :state, since = :since, enabled_since = :enabled_since,
@@ -140,7 +147,25 @@ UPDATE endpoint SET
     manual_enable_at = :manual_enable_at, warned = :warned, next_probe_at = :next_probe_at,
     probe_after_id = :probe_after_id, hold_until = :hold_until,
     dropped_unreported = :dropped_unreported, dropped_reported_at = :dropped_reported_at,
-    rule = :rule
+    rule = :rule,
+    enabled_from = CASE WHEN enabled_since = :enabled_since THEN enabled_from
+        ELSE (SELECT number + 1 FROM acceptance) END
+WHERE id = :id AND generation = :generation AND state = :seen_state AND attempts = :seen_attempts
+AND failures = :seen_failures AND consecutive_failures = :seen_consecutive
+AND coalesce(last_success_at, 0) = :seen_success AND dropped_unreported = :seen_dropped
+AND probe_after_id = :seen_probed AND hold_until = :seen_hold
+RETURNING generation;
+
+-- name: endpoint_replace [postgres]
+UPDATE endpoint SET
+    generation = generation + 1, state = :state, since = :since, enabled_since = :enabled_since,
+    attempts = :attempts, failures = :failures, consecutive_failures = :consecutive_failures,
+    first_attempt_at = :first_attempt_at, last_success_at = :last_success_at,
+    manual_enable_at = :manual_enable_at, warned = :warned, next_probe_at = :next_probe_at,
+    probe_after_id = :probe_after_id, hold_until = :hold_until,
+    dropped_unreported = :dropped_unreported, dropped_reported_at = :dropped_reported_at,
+    rule = :rule,
+    enabled_from = CASE WHEN enabled_since = :enabled_since THEN enabled_from ELSE nextval('acceptance') END
 WHERE id = :id AND generation = :generation AND state = :seen_state AND attempts = :seen_attempts
 AND failures = :seen_failures AND consecutive_failures = :seen_consecutive
 AND coalesce(last_success_at, 0) = :seen_success AND dropped_unreported = :seen_dropped
@@ -191,7 +216,7 @@ UPDATE cleanup_job SET kind = 'gone', after_id = 0 WHERE subscription_id = :subs
 UPDATE cleanup_job SET kind = 'move', after_id = 0 WHERE subscription_id = :subscription_id AND kind = 'gone';
 
 -- name: cleanup_job_scan
-SELECT id, subscription_id FROM pending
+SELECT id, subscription_id, position FROM pending
 WHERE endpoint_id = :endpoint_id AND id > :after_id
 ORDER BY id LIMIT :limit;
 

@@ -34,13 +34,14 @@ SELECT {audit_entry} FROM audit_entry
 WHERE segment = :segment AND id > :after_id ORDER BY id LIMIT :limit;
 
 -- name: audit_head
-SELECT last, last_hash, removed, removed_hash, removed_entries, mac, log_key
+SELECT last, last_hash, removed, removed_hash, removed_entries, mac, damaged
 FROM audit_head WHERE id = 1;
 
 -- name: audit_head_move
 -- Only if no other process has moved it.
 UPDATE audit_head SET last = :last, last_hash = :last_hash, removed = :removed,
-    removed_hash = :removed_hash, removed_entries = :removed_entries, mac = :mac
+    removed_hash = :removed_hash, removed_entries = :removed_entries, mac = :mac,
+    damaged = :damaged
 WHERE id = 1 AND last = :seen_last AND removed = :seen_removed
 RETURNING last;
 
@@ -48,11 +49,15 @@ RETURNING last;
 SELECT log_key FROM audit_head WHERE id = 1;
 
 -- name: audit_log_key_set [sqlite]
-UPDATE audit_head SET log_key = :log_key WHERE id = 1 AND log_key IS :seen;
+UPDATE audit_head SET log_key = :log_key WHERE id = 1 AND log_key IS :seen RETURNING id;
 
 -- name: audit_log_key_set [postgres]
 UPDATE audit_head SET log_key = :log_key
-WHERE id = 1 AND log_key IS NOT DISTINCT FROM :seen::text;
+WHERE id = 1 AND log_key IS NOT DISTINCT FROM :seen::text RETURNING id;
+
+-- name: audit_head_sign
+-- The first head, if it has no signature.
+UPDATE audit_head SET mac = :mac WHERE id = 1 AND length(mac) = 0;
 
 -- name: audit_entries_join [sqlite]
 -- Put entries into their segment; one that is in a segment already stays there.

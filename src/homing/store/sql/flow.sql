@@ -89,8 +89,8 @@ SELECT {endpoint:e},
     coalesce(
         (SELECT 1 FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id AND p.part = 0 LIMIT 1),
         (SELECT 1 FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id AND p.part >= 16 LIMIT 1)),
-    (SELECT min(p.due_at) FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id AND p.part = 1),
-    (SELECT min(p.due_at) FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id AND p.part = 2),
+    (SELECT min(p.turn) FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id AND p.part = 1),
+    (SELECT min(p.turn) FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id AND p.part = 2),
     (SELECT min(p.id) FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id)
 FROM endpoint e WHERE e.id = :id;
 
@@ -99,64 +99,69 @@ SELECT {endpoint:e},
     coalesce(
         (SELECT 1 FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id AND p.part = 0 LIMIT 1),
         (SELECT 1 FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id AND p.part >= 16 LIMIT 1)),
-    (SELECT min(p.due_at) FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id AND p.part = 1),
-    (SELECT min(p.due_at) FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id AND p.part = 2),
+    (SELECT min(p.turn) FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id AND p.part = 1),
+    (SELECT min(p.turn) FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id AND p.part = 2),
     (SELECT min(p.id) FROM pending p WHERE p.bucket = e.bucket AND p.endpoint_id = e.id)
 FROM unnest(:id::bigint[]) AS asked (id) JOIN endpoint e ON e.id = asked.id;
 
 -- name: due_heads [sqlite]
 -- The next rows of an endpoint's lanes, from the index alone. Rows that are not due yet show the next
--- due time. The last row shows whether there are fair groups, which are read by fair_heads.
+-- due time. First attempts that were held back (3) stand in the order of acceptance. The last row (2)
+-- shows whether there are fair groups, which are read by fair_heads, and from which position on
+-- first attempts are fresh.
 SELECT * FROM (
-    SELECT :ask, 0, due_at, id FROM pending
-    WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part = 0 AND due_at >= :since
-    ORDER BY due_at, id LIMIT :fresh)
+    SELECT :ask, 0, turn, turn, id FROM pending
+    WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part = 0
+    AND turn >= (SELECT enabled_from FROM endpoint WHERE id = :endpoint_id)
+    ORDER BY turn, id LIMIT :fresh)
 UNION ALL SELECT * FROM (
-    SELECT :ask, 1, due_at, id FROM pending
-    WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part = 0 AND due_at < :since
-    ORDER BY due_at, id LIMIT :retry)
+    SELECT :ask, 3, turn, due_at, id FROM pending
+    WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part = 0
+    AND turn < (SELECT enabled_from FROM endpoint WHERE id = :endpoint_id)
+    ORDER BY turn, id LIMIT :retry)
 UNION ALL SELECT * FROM (
-    SELECT :ask, 1, due_at, id FROM pending
+    SELECT :ask, 1, turn, turn, id FROM pending
     WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part = 1
-    ORDER BY due_at, id LIMIT :retry)
+    ORDER BY turn, id LIMIT :retry)
 UNION ALL SELECT * FROM (
-    SELECT :ask, 1, due_at, id FROM pending
+    SELECT :ask, 1, turn, turn, id FROM pending
     WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part = 2
-    ORDER BY due_at, id LIMIT :retry)
+    ORDER BY turn, id LIMIT :retry)
 UNION ALL SELECT * FROM (
-    SELECT :ask, 2, due_at, id FROM pending
+    SELECT :ask, 2, (SELECT enabled_from FROM endpoint WHERE id = :endpoint_id), 0, id FROM pending
     WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part >= 16
     ORDER BY part LIMIT 1);
 
 -- name: due_heads [postgres]
-SELECT asked.ask, head.lane, head.due_at, head.id
+SELECT asked.ask, head.lane, head.turn, head.due_at, head.id
 FROM unnest(
-    :ask::integer[], :bucket::smallint[], :endpoint_id::bigint[], :since::bigint[], :fresh::integer[], :retry::integer[]
-) AS asked (ask, bucket, endpoint_id, since, fresh, retry)
+    :ask::integer[], :bucket::smallint[], :endpoint_id::bigint[], :fresh::integer[], :retry::integer[]
+) AS asked (ask, bucket, endpoint_id, fresh, retry)
+JOIN endpoint e ON e.id = asked.endpoint_id
 CROSS JOIN LATERAL (
-    (SELECT 0 AS lane, due_at, id FROM pending
-     WHERE bucket = asked.bucket AND endpoint_id = asked.endpoint_id AND part = 0 AND due_at >= asked.since
-     ORDER BY due_at, id LIMIT asked.fresh)
+    (SELECT 0 AS lane, turn, turn AS due_at, id FROM pending
+     WHERE bucket = asked.bucket AND endpoint_id = asked.endpoint_id AND part = 0 AND turn >= e.enabled_from
+     ORDER BY turn, id LIMIT asked.fresh)
     UNION ALL
-    (SELECT 1, due_at, id FROM pending
-     WHERE bucket = asked.bucket AND endpoint_id = asked.endpoint_id AND part = 0 AND due_at < asked.since
-     ORDER BY due_at, id LIMIT asked.retry)
+    (SELECT 3, turn, due_at, id FROM pending
+     WHERE bucket = asked.bucket AND endpoint_id = asked.endpoint_id AND part = 0 AND turn < e.enabled_from
+     ORDER BY turn, id LIMIT asked.retry)
     UNION ALL
-    (SELECT 1, due_at, id FROM pending
+    (SELECT 1, turn, turn, id FROM pending
      WHERE bucket = asked.bucket AND endpoint_id = asked.endpoint_id AND part = 1
-     ORDER BY due_at, id LIMIT asked.retry)
+     ORDER BY turn, id LIMIT asked.retry)
     UNION ALL
-    (SELECT 1, due_at, id FROM pending
+    (SELECT 1, turn, turn, id FROM pending
      WHERE bucket = asked.bucket AND endpoint_id = asked.endpoint_id AND part = 2
-     ORDER BY due_at, id LIMIT asked.retry)
+     ORDER BY turn, id LIMIT asked.retry)
     UNION ALL
-    (SELECT 2, due_at, id FROM pending
+    (SELECT 2, e.enabled_from, 0, id FROM pending
      WHERE bucket = asked.bucket AND endpoint_id = asked.endpoint_id AND part >= 16
      ORDER BY part LIMIT 1)
 ) AS head;
 
 -- name: fair_groups [sqlite]
--- The fair groups of an endpoint that wait, with their earliest and latest due times: a few seeks each.
+-- The fair groups of an endpoint that wait, with their first and last places: a few seeks each.
 WITH RECURSIVE walk (part) AS (
     SELECT min(part) FROM pending WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part >= 16
     UNION ALL
@@ -166,14 +171,14 @@ WITH RECURSIVE walk (part) AS (
     FROM walk WHERE walk.part IS NOT NULL
 )
 SELECT :ask, part,
-    (SELECT min(p.due_at) FROM pending p
+    (SELECT min(p.turn) FROM pending p
      WHERE p.bucket = :bucket AND p.endpoint_id = :endpoint_id AND p.part = walk.part),
-    (SELECT max(p.due_at) FROM pending p
+    (SELECT max(p.turn) FROM pending p
      WHERE p.bucket = :bucket AND p.endpoint_id = :endpoint_id AND p.part = walk.part)
 FROM walk WHERE part IS NOT NULL;
 
 -- name: fair_groups [postgres]
-SELECT asked.ask, found.part, found.first_due, found.last_due
+SELECT asked.ask, found.part, found.first_turn, found.last_turn
 FROM unnest(:bucket::smallint[], :endpoint_id::bigint[], :ask::integer[]) AS asked (bucket, endpoint_id, ask)
 CROSS JOIN LATERAL (
     WITH RECURSIVE walk (part) AS (
@@ -186,40 +191,40 @@ CROSS JOIN LATERAL (
         FROM walk WHERE walk.part IS NOT NULL
     )
     SELECT part,
-        (SELECT min(p.due_at) FROM pending p
-         WHERE p.bucket = asked.bucket AND p.endpoint_id = asked.endpoint_id AND p.part = walk.part) AS first_due,
-        (SELECT max(p.due_at) FROM pending p
-         WHERE p.bucket = asked.bucket AND p.endpoint_id = asked.endpoint_id AND p.part = walk.part) AS last_due
+        (SELECT min(p.turn) FROM pending p
+         WHERE p.bucket = asked.bucket AND p.endpoint_id = asked.endpoint_id AND p.part = walk.part) AS first_turn,
+        (SELECT max(p.turn) FROM pending p
+         WHERE p.bucket = asked.bucket AND p.endpoint_id = asked.endpoint_id AND p.part = walk.part) AS last_turn
     FROM walk WHERE part IS NOT NULL
 ) AS found;
 
 -- name: fair_heads [sqlite]
 -- The next rows of a fair group, by lane.
 SELECT * FROM (
-    SELECT :ask, 0, :part, due_at, id FROM pending
-    WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part = :part AND due_at >= :since
-    ORDER BY due_at, id LIMIT :fresh)
+    SELECT :ask, 0, :part, turn, turn, id FROM pending
+    WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part = :part AND turn >= :since
+    ORDER BY turn, id LIMIT :fresh)
 UNION ALL SELECT * FROM (
-    SELECT :ask, 1, :part, due_at, id FROM pending
-    WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part = :part AND due_at < :since
-    ORDER BY due_at, id LIMIT :retry);
+    SELECT :ask, 1, :part, turn, due_at, id FROM pending
+    WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part = :part AND turn < :since
+    ORDER BY turn, id LIMIT :retry);
 
 -- name: fair_heads [postgres]
-SELECT asked.ask, head.lane, asked.part, head.due_at, head.id
+SELECT asked.ask, head.lane, asked.part, head.turn, head.due_at, head.id
 FROM unnest(
     :ask::integer[], :part::smallint[], :bucket::smallint[], :endpoint_id::bigint[], :since::bigint[],
     :fresh::integer[], :retry::integer[]
 ) AS asked (ask, part, bucket, endpoint_id, since, fresh, retry)
 CROSS JOIN LATERAL (
-    (SELECT 0 AS lane, due_at, id FROM pending
+    (SELECT 0 AS lane, turn, turn AS due_at, id FROM pending
      WHERE bucket = asked.bucket AND endpoint_id = asked.endpoint_id AND part = asked.part
-     AND due_at >= asked.since
-     ORDER BY due_at, id LIMIT asked.fresh)
+     AND turn >= asked.since
+     ORDER BY turn, id LIMIT asked.fresh)
     UNION ALL
-    (SELECT 1, due_at, id FROM pending
+    (SELECT 1, turn, due_at, id FROM pending
      WHERE bucket = asked.bucket AND endpoint_id = asked.endpoint_id AND part = asked.part
-     AND due_at < asked.since
-     ORDER BY due_at, id LIMIT asked.retry)
+     AND turn < asked.since
+     ORDER BY turn, id LIMIT asked.retry)
 ) AS head;
 
 -- name: parts_waiting
@@ -236,15 +241,19 @@ SELECT part FROM walk WHERE part IS NOT NULL;
 
 -- name: rows_after
 -- The next rows of a part after a place, with what is needed to leave out those of paused subscriptions.
-SELECT due_at, id, subscription_id, expires_at FROM pending
+SELECT turn, id, due_at, subscription_id, expires_at, position FROM pending
 WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part = :part
-AND (due_at, id) > (:after_due, :after_id) AND due_at < :until
-ORDER BY due_at, id LIMIT :limit;
+AND (turn, id) > (:after_turn, :after_id) AND turn < :until
+ORDER BY turn, id LIMIT :limit;
+
+-- name: enabled_from
+-- From which position on the first attempts of an endpoint are fresh.
+SELECT enabled_from FROM endpoint WHERE id = :id;
 
 -- name: first_due_after
--- When the next row of a part is due that is not due yet.
-SELECT min(due_at) FROM pending
-WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part = :part AND due_at > :now;
+-- When the next row of a part is due that is not due yet: no first attempts, whose places are no times.
+SELECT min(turn) FROM pending
+WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part = :part AND turn > :now;
 
 -- name: rows_by_id
 -- The next rows of an endpoint by id, for a probe.
@@ -269,12 +278,12 @@ JOIN pending p ON p.id = asked.id AND p.bucket = asked.bucket JOIN event e ON e.
 
 -- name: probe_first
 -- The oldest delivery of a part that is still within its window, among a bounded number of rows.
-SELECT id FROM (
-    SELECT id, expires_at FROM pending
+SELECT position, id FROM (
+    SELECT turn, id, position, expires_at FROM pending
     WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part = :part
-    ORDER BY due_at, id LIMIT :scan_limit
+    ORDER BY turn, id LIMIT :scan_limit
 ) AS oldest
-WHERE expires_at > :alive_at LIMIT 1;
+WHERE expires_at > :alive_at ORDER BY turn, id LIMIT 1;
 
 -- name: probe_fair
 -- As probe_first, for fair groups: the oldest of the first rows of all groups.
@@ -286,17 +295,17 @@ WITH RECURSIVE walk (part) AS (
         WHERE p.bucket = :bucket AND p.endpoint_id = :endpoint_id AND p.part > walk.part)
     FROM walk WHERE walk.part IS NOT NULL
 )
-SELECT min(first.id) FROM (
+SELECT p.position, p.id FROM (
     SELECT (
         SELECT oldest.id FROM (
-            SELECT p.id, p.expires_at FROM pending p
+            SELECT p.turn, p.id, p.expires_at FROM pending p
             WHERE p.bucket = :bucket AND p.endpoint_id = :endpoint_id AND p.part = walk.part
-            ORDER BY p.due_at, p.id LIMIT :scan_limit
+            ORDER BY p.turn, p.id LIMIT :scan_limit
         ) AS oldest
-        WHERE oldest.expires_at > :alive_at LIMIT 1
+        WHERE oldest.expires_at > :alive_at ORDER BY oldest.turn, oldest.id LIMIT 1
     ) AS id
     FROM walk WHERE walk.part IS NOT NULL
-) AS first;
+) AS first JOIN pending p ON p.id = first.id ORDER BY p.position, p.id LIMIT 1;
 
 -- name: probe_next
 -- The next delivery after the last probed one that is within its window, among a bounded number.
@@ -313,7 +322,7 @@ WHERE expires_at > :alive_at AND order_seq = 0 ORDER BY id LIMIT 1;
 SELECT id FROM (
     SELECT id, expires_at FROM pending
     WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND part = 2
-    ORDER BY due_at, id LIMIT :scan_limit
+    ORDER BY turn, id LIMIT :scan_limit
 ) AS tried
 WHERE expires_at > :alive_at
 ORDER BY CASE WHEN id > :after_id THEN 0 ELSE 1 END, id LIMIT 1;
@@ -342,7 +351,8 @@ WHERE bucket = :bucket AND endpoint_id = :endpoint_id AND id > :after_id AND id 
 ORDER BY id;
 
 -- name: endpoint_settle [sqlite]
--- Replaces an endpoint with the values of the settling process, unless its generation has changed.
+-- Replaces an endpoint with the values of the settling process, unless its generation has changed. If it
+-- was enabled, what is accepted later is fresh.
 UPDATE endpoint SET
     state = :state, since = :since, enabled_since = :enabled_since, attempts = :attempts,
     failures = :failures, consecutive_failures = :consecutive_failures,
@@ -350,12 +360,16 @@ UPDATE endpoint SET
     manual_enable_at = :manual_enable_at, warned = :warned, next_probe_at = :next_probe_at,
     probe_after_id = :probe_after_id, hold_until = :hold_until,
     dropped_unreported = :dropped_unreported, dropped_reported_at = :dropped_reported_at,
-    rule = :rule, failing = :failing
+    rule = :rule, failing = :failing,
+    enabled_from = CASE WHEN enabled_since = :enabled_since THEN enabled_from
+        ELSE (SELECT number + 1 FROM acceptance) END
 WHERE id = :id AND generation = :generation AND bucket = :bucket
 RETURNING id;
 
 -- name: endpoint_settle [postgres]
 UPDATE endpoint SET
+    enabled_from = CASE WHEN endpoint.enabled_since = it.enabled_since THEN endpoint.enabled_from
+        ELSE nextval('acceptance') END,
     state = it.state, since = it.since, enabled_since = it.enabled_since, attempts = it.attempts,
     failures = it.failures, consecutive_failures = it.consecutive_failures,
     first_attempt_at = it.first_attempt_at, last_success_at = it.last_success_at,

@@ -149,12 +149,13 @@ CROSS JOIN LATERAL (
 
 -- name: recent_work [sqlite]
 -- Deliveries published a moment ago and not yet attempted: their notification may have been lost.
-SELECT DISTINCT bucket, endpoint_id FROM pending
+SELECT bucket, endpoint_id, min(position) FROM pending
 WHERE id >= :from_id AND id < :upto_id AND part <> 2 AND part >= 0
-AND bucket IN (SELECT value FROM json_each(:buckets));
+AND bucket IN (SELECT value FROM json_each(:buckets))
+GROUP BY bucket, endpoint_id;
 
 -- name: recent_work [postgres]
-SELECT bucket, endpoint_id FROM pending
+SELECT bucket, endpoint_id, min(position) FROM pending
 WHERE id >= :from_id AND id < :upto_id AND part <> 2 AND part >= 0 AND bucket = ANY(:buckets::smallint[])
 GROUP BY bucket, endpoint_id;
 

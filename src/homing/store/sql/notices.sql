@@ -64,11 +64,11 @@ SELECT count(*) FROM (
 -- name: notice_targets_with_address
 SELECT count(*) FROM (
     SELECT 1 FROM notice_target
-    WHERE address_hash = :address_hash AND created_at >= :since LIMIT :limit
+    WHERE address_hash = :address_hash AND tenant = :tenant AND created_at >= :since LIMIT :limit
 ) AS created;
 
 -- name: notice_link_latest
-SELECT max(created_at) FROM notice_target WHERE address_hash = :address_hash;
+SELECT max(created_at) FROM notice_target WHERE address_hash = :address_hash AND tenant = :tenant;
 
 -- name: notice_link_again
 UPDATE notice_target SET message_id = :message_id, due_at = 0, attempts = 0, error = ''

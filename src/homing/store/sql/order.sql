@@ -53,19 +53,25 @@ AND NOT EXISTS (
     WHERE r.subscription_id = it.subscription_id AND r.order_key = it.order_key);
 
 -- name: order_unblock [sqlite]
--- Only these columns: a cleanup job may have moved the delivery to a new endpoint.
+-- Only these columns: a cleanup job may have moved the delivery to a new endpoint. It stands in the order
+-- of acceptance as if it were accepted now, or where the one stood that it replaces (turn).
 UPDATE pending SET
-    part = :part, due_at = :due_at, expires_at = :expires_at, unblocked_at = :unblocked_at, order_seq = 0
+    part = :part, due_at = :due_at, expires_at = :expires_at, unblocked_at = :unblocked_at, order_seq = 0,
+    unblocked_position = CASE WHEN :unblocked_at = 0 THEN 0 WHEN :turn > 0 THEN :turn
+        ELSE (SELECT number + 1 FROM acceptance) END
 WHERE id = :id AND order_seq > 0
 RETURNING id, bucket, endpoint_id;
 
 -- name: order_unblock [postgres]
 UPDATE pending SET
     part = it.part, due_at = it.due_at, expires_at = it.expires_at, unblocked_at = it.unblocked_at,
-    order_seq = 0
+    order_seq = 0,
+    unblocked_position = CASE WHEN it.unblocked_at = 0 THEN 0 WHEN it.turn > 0 THEN it.turn
+        ELSE nextval('acceptance') END
 FROM unnest(
-    :part::smallint[], :due_at::bigint[], :expires_at::bigint[], :unblocked_at::bigint[], :id::bigint[]
-) AS it (part, due_at, expires_at, unblocked_at, id)
+    :part::smallint[], :due_at::bigint[], :expires_at::bigint[], :unblocked_at::bigint[],
+    :turn::bigint[], :id::bigint[]
+) AS it (part, due_at, expires_at, unblocked_at, turn, id)
 WHERE pending.id = it.id AND pending.order_seq > 0
 RETURNING pending.id, pending.bucket, pending.endpoint_id;
 
@@ -87,8 +93,11 @@ SELECT {pending:p}, (
 FROM pending p WHERE p.id = :id AND p.order_key IS NOT NULL;
 
 -- name: order_retained
--- Blocked deliveries that were accepted before the retention began, from the index pending_blocked.
-SELECT {pending} FROM pending WHERE order_seq > 0 AND id < :before_id ORDER BY id LIMIT :limit;
+-- The next blocked deliveries of all tenants that may be past the retention, from the index
+-- pending_blocked.
+SELECT id, tenant FROM pending
+WHERE order_seq > 0 AND id > :after_id AND id < :before_id
+ORDER BY id LIMIT :limit;
 
 -- name: order_retained_remove [sqlite]
 DELETE FROM pending WHERE id IN (SELECT value FROM json_each(:ids)) AND order_seq > 0 RETURNING {pending};
@@ -149,10 +158,10 @@ AND NOT EXISTS (
     WHERE r.subscription_id = it.subscription_id AND r.order_key = it.order_key);
 
 -- name: latest_remove [sqlite]
-DELETE FROM pending WHERE id = :id RETURNING {pending};
+DELETE FROM pending WHERE id = :id RETURNING {pending}, turn;
 
 -- name: latest_remove [postgres]
-DELETE FROM pending WHERE id = ANY(:id::bigint[]) RETURNING {pending};
+DELETE FROM pending WHERE id = ANY(:id::bigint[]) RETURNING {pending}, turn;
 
 -- name: latest_supersede [sqlite]
 -- The blocked deliveries of a key before a place, a bounded number; with "keep" not its first event.

@@ -1,5 +1,5 @@
--- Subscriptions without a URL. A publish takes the next positions of a stream in its last write and holds
--- the stream's row until its commit: positions become readable in their order, on every machine.
+-- Subscriptions without a URL. A publish takes the next positions of a stream and holds the stream's row
+-- until its commit: positions become readable in their order, which is the order of acceptance.
 
 -- name: pull_advance [sqlite]
 UPDATE pull_stream SET position = position + :count WHERE subscription_id = :subscription_id
@@ -110,4 +110,6 @@ DELETE FROM pull_entry WHERE subscription_id = :subscription_id AND position IN 
 ) RETURNING position;
 
 -- name: pull_stream_tenant
-SELECT tenant FROM pull_stream WHERE subscription_id = :subscription_id;
+-- While the rows of a tenant arrive, the subscription may be there before its stream.
+SELECT tenant FROM pull_stream WHERE subscription_id = :subscription_id
+UNION ALL SELECT tenant FROM subscription WHERE id = :subscription_id LIMIT 1;

@@ -41,8 +41,8 @@ UPDATE replay_job SET state = 'cancelled' WHERE id = :id AND state = 'running' R
 
 -- name: replay_job_progress
 UPDATE replay_job SET
-    state = :state, after_id = :after_id, scanned = :scanned, replayed = :replayed,
-    skipped = :skipped
+    state = :state, after_id = :after_id, after_position = :after_position, made_at = :made_at,
+    scanned = :scanned, replayed = :replayed, skipped = :skipped
 WHERE id = :id;
 
 -- name: replay_found
@@ -116,52 +116,36 @@ FROM (
 ) AS h;
 
 -- name: past_events
--- The next events that a backfill looks at, of all tenants.
-SELECT id, tenant, type, accepted_at, length(data), last_id, order_key FROM event
-WHERE id > :after_id AND id <= :upto_id ORDER BY id LIMIT :limit;
+-- The next events that a backfill looks at, of all tenants, in the order of acceptance.
+SELECT id, tenant, type, accepted_at, length(data), last_id, order_key, position FROM event
+WHERE (position, id) > (:after_position, :after_id) AND position <= :upto_position
+ORDER BY position, id LIMIT :limit;
 
--- name: newest_of_key
--- The newest events of a key that are not older than one of them.
-SELECT id, type, length(data) FROM event
-WHERE tenant = :tenant AND order_key = :order_key AND order_key <> '' AND id >= :from_id AND id < :before_id
-ORDER BY id DESC LIMIT :limit;
+-- name: position_from
+-- The first event from a position on, and when it was accepted.
+SELECT position, accepted_at FROM event WHERE position >= :position ORDER BY position, id LIMIT 1;
 
--- name: outdated [sqlite]
--- Which of these events are older than another of their key that the subscription has a delivery of.
-SELECT :event_id WHERE EXISTS (
-    SELECT 1 FROM (
-        SELECT id, last_id FROM event
-        WHERE tenant = :tenant AND order_key = :order_key AND order_key <> '' AND id > :event_id
-        ORDER BY id DESC LIMIT 100
-    ) AS newer
-    WHERE EXISTS (
-        SELECT 1 FROM pending p WHERE p.id > newer.id AND p.id <= newer.last_id
-        AND p.event_id = newer.id AND p.subscription_id = :subscription_id
-    ) OR EXISTS (
-        SELECT 1 FROM history h WHERE h.id > newer.id AND h.id <= newer.last_id
-        AND h.event_id = newer.id AND h.subscription_id = :subscription_id
-    )
-);
+-- name: newer_of_key [sqlite]
+-- For each of these keys: its newest events that are newer than one event and older than another.
+SELECT id, type, length(data), last_id, order_key, position FROM event
+WHERE tenant = :tenant AND order_key = :order_key AND order_key <> ''
+AND (position, id) > (:after_position, :after_id) AND (position, id) < (:before_position, :before_id)
+ORDER BY position DESC, id DESC LIMIT :limit;
 
--- name: outdated [postgres]
-SELECT it.event_id
-FROM unnest(:event_id::bigint[], :tenant::text[], :order_key::text[], :subscription_id::bigint[])
-    AS it (event_id, tenant, order_key, subscription_id)
-WHERE EXISTS (
-    SELECT 1 FROM (
-        SELECT e.id, e.last_id FROM event e
-        WHERE e.tenant = it.tenant AND e.order_key = it.order_key AND e.order_key <> ''
-        AND e.id > it.event_id
-        ORDER BY e.id DESC LIMIT 100
-    ) AS newer
-    WHERE EXISTS (
-        SELECT 1 FROM pending p WHERE p.id > newer.id AND p.id <= newer.last_id
-        AND p.event_id = newer.id AND p.subscription_id = it.subscription_id
-    ) OR EXISTS (
-        SELECT 1 FROM history h WHERE h.id > newer.id AND h.id <= newer.last_id
-        AND h.event_id = newer.id AND h.subscription_id = it.subscription_id
-    )
-);
+-- name: newer_of_key [postgres]
+SELECT e.id, e.type, length(e.data), e.last_id, it.order_key, e.position
+FROM unnest(
+    :tenant::text[], :order_key::text[], :after_position::bigint[], :after_id::bigint[],
+    :before_position::bigint[], :before_id::bigint[], :limit::bigint[]
+) AS it (tenant, order_key, after_position, after_id, before_position, before_id, size)
+CROSS JOIN LATERAL (
+    SELECT * FROM event
+    WHERE tenant = it.tenant AND order_key = it.order_key AND order_key <> ''
+    AND (position, id) > (it.after_position, it.after_id)
+    AND (position, id) < (it.before_position, it.before_id)
+    ORDER BY position DESC, id DESC LIMIT it.size
+) AS e
+ORDER BY it.order_key, e.position DESC, e.id DESC;
 
 -- name: had_by [sqlite]
 -- Which of these events a subscription has a delivery of: pending or in history, replays included.

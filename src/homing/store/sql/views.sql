@@ -139,7 +139,7 @@ GROUP BY l.tenant;
 
 -- name: view_pending_of_tenant
 -- One row per process that ever wrote for the tenant. Publishing reads this if there is a quota.
-SELECT CAST(coalesce(sum(accepted - delivered - dropped - cancelled), 0) AS BIGINT)
+SELECT CAST(coalesce(sum(accepted - delivered - dropped - cancelled - superseded), 0) AS BIGINT)
 FROM ledger WHERE tenant = :tenant;
 
 -- name: view_subscription_count

@@ -34,7 +34,7 @@ class AuditWho(Struct, frozen=True):
 
 
 class AuditEntryView(Struct, frozen=True, kw_only=True):
-    """One change, or the refused calls of one minute."""
+    """One change, or calls of one minute: refused ones, and frequent changes."""
 
     id: str
     at: Time
@@ -45,7 +45,7 @@ class AuditEntryView(Struct, frozen=True, kw_only=True):
     before: Annotated[Any, Meta(description=f"The values before; null: no object. {_VALUES}")]
     after: Annotated[Any, Meta(description=f"The values after; null: no object. {_VALUES}")]
     refused: Annotated[str, Meta(description="Why the calls were refused; empty: it was done.")]
-    count: Annotated[int, Meta(description="How many calls were refused; 1 for a change.")]
+    count: Annotated[int, Meta(description="How many calls of a minute it counts.")]
     segment: Annotated[int | None, Meta(description="Its hashed segment; null: in none yet.")]
 
 

@@ -33,7 +33,7 @@ from homing.web.api import cloudevents
 from homing.web.api.batch import TOO_MANY, batch_of, cut
 from homing.web.body import PUBLISH_BYTES_MAX, check_utf8, field_problem, read_body
 from homing.web.body_budget import SMALL_BYTES
-from homing.web.connections import client_address
+from homing.web.connections import client_address, mark_verified
 from homing.web.options import WebParts
 from homing.web.query import Query
 from homing.web.response import JSON
@@ -84,7 +84,7 @@ class Publish:
     def __init__(self, parts: WebParts) -> None:
         self._publishing, self._budget = parts.app.publishing, parts.body_budget
         self._authenticator = parts.app.authenticator
-        self._refusals = parts.app.audit.refusals
+        self._refusals = parts.app.audit.counted
         self.publish_then = parts.app.publishing.publish_then
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -110,6 +110,7 @@ class Publish:
         caller = authenticator.known(authorization) or await authenticator.caller_of(
             authorization, client_address(scope.get("client"))
         )
+        mark_verified(scope)
         try:
             response = await self._published(
                 caller,
@@ -154,7 +155,9 @@ class Publish:
         if scope["query_string"]:
             Query(scope["query_string"], ())
         share = self._budget.of(caller.tenant)
-        body = await read_body(receive, declared=declared, bytes_max=PUBLISH_BYTES_MAX, share=share)
+        body = await read_body(
+            receive, declared=declared, bytes_max=PUBLISH_BYTES_MAX, share=share, caller=caller
+        )
         try:
             tenant = caller.tenant or DEFAULT_TENANT
             if mode is None:

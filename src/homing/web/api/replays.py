@@ -75,7 +75,9 @@ async def backfill(call: Call) -> Response:
 
 
 async def get(call: Call) -> Response:
-    return json_response(replay_view(await call.app.replays.get(call.caller, call.number(REPLAY))))
+    replays = call.app.replays
+    job = await replays.get(call.caller, call.number(REPLAY))
+    return json_response(replay_view(job, waits=await replays.waits(job)))
 
 
 async def cancel(call: Call) -> Response:

@@ -8,7 +8,7 @@ from msgspec.structs import asdict
 from homing.app.subscriptions import Backfill, Drafted, Subscriptions
 from homing.errors import BadRequest, Conflict, Invalid, NotFound, NotVerified, StoreUnavailable
 from homing.model import show_id
-from homing.policy.admission import SubscriptionDraft, patched
+from homing.policy.admission import SubscriptionDraft, patched, sent_by
 from homing.policy.backfill import past_start
 from homing.web.operation import PAGE, TENANT, Call, Operation
 from homing.web.query import show_cursor
@@ -71,7 +71,7 @@ async def change(call: Call) -> Response:
     after = await call.app.subscriptions.change(
         call.caller,
         call.number(SUBSCRIPTION),
-        lambda before: Drafted(patched(before, changes, secret=secret)),
+        lambda before: Drafted(patched(before, changes, secret=secret), sent=sent_by(changes)),
     )
     return json_response(subscription_view(after, call.app.signing_keys.published))
 
@@ -145,7 +145,10 @@ OPERATIONS = (
         path=_ONE,
         id="changeSubscription",
         use_case=Subscriptions.change,
-        summary="Change the given fields; pending deliveries use the new values.",
+        summary=(
+            "Change the given fields; pending deliveries use the new values. A URL at another "
+            "origin needs the token, password, client key and headers again, or null for them."
+        ),
         handler=change,
         request=SubscriptionPatch,
         response=SubscriptionView,

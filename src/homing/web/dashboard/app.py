@@ -25,7 +25,7 @@ from homing.policy.notices import OPERATOR
 from homing.policy.sent_form import OUT_OF_DATE
 from homing.ports import KeySession
 from homing.web.body import ClientGone, read_body
-from homing.web.connections import client_address
+from homing.web.connections import client_address, mark_verified
 from homing.web.dashboard.cookies import read_cookie
 from homing.web.dashboard.files import Files
 from homing.web.dashboard.forms import SIGN_IN_BYTES_MAX, read_form
@@ -114,7 +114,9 @@ class DashboardApp:
             raise Forged(OUT_OF_DATE)
         try:
             caller = request.caller
-            made_for = self._cookies.chosen_of(session, caller.tenant, request.field("csrf"))
+            made_for = self._cookies.chosen_of(
+                session, caller.tenant, request.field("csrf"), now=request.now
+            )
         except ValueError:
             raise Forged(OUT_OF_DATE) from None
         shown = caller.chosen
@@ -192,14 +194,8 @@ class DashboardApp:
         request = self._request(scope)
         try:
             check_host(_host(request.headers), self.options.hosts)
-            session = self.session(request.headers)
-            person = self.app.people.caller_of(scope["headers"], request.source)
-            if person is not None:
-                session = session_of(person)
-                request = self._request(scope, person, session)
-            elif not page.open or session is not None:
-                caller = await self.app.sessions.caller_of(session, request.source)
-                request = self._request(scope, caller, session)
+            caller, session = await self._caller(scope, request, page)
+            request = self._request(scope, caller, session)
             if not page.open:
                 request.caller.must_be(page.roles)  # before the form is read
                 request = self._request(scope, _with_chosen_tenant(request), session)
@@ -226,12 +222,27 @@ class DashboardApp:
             raise
         except HomingError as error:
             if isinstance(error, Forbidden) and request.caller is not SIGNED_OUT:
-                self.app.audit.refusals.refused(request.caller, page.use_case, str(error.detail))
+                self.app.audit.counted.refused(request.caller, page.use_case, str(error.detail))
             response = self.refused(error, request)
         except Exception as error:  # noqa: BLE001 - the details belong in the log
             log_unexpected(error, method=scope["method"], path=scope["path"])
             response = self.refused(Unexpected(SEE_LOG), request)
         await self.send(send, response, request)
+
+    async def _caller(
+        self, scope: Scope, request: PageRequest, page: Page
+    ) -> tuple[Caller, KeySession | None]:
+        """The person whom the proxy names, or the caller of the session; raises NotAuthorized."""
+        session = self.session(request.headers)
+        caller = self.app.people.caller_of(request.headers, request.source)
+        if caller is not None:
+            session = session_of(caller)
+        elif page.open and session is None:
+            return SIGNED_OUT, None
+        else:
+            caller = await self.app.sessions.caller_of(session, request.source)
+        mark_verified(scope)
+        return caller, session
 
     async def missing(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The response for an unknown path: a page for browsers, a problem document for others."""
@@ -248,7 +259,9 @@ class DashboardApp:
         declared = request.headers.get(b"content-length")
         share = self._body_budget.of(request.caller.tenant)
         bytes_max = SIGN_IN_BYTES_MAX if request.caller is SIGNED_OUT else bytes_max
-        body = await read_body(receive, declared=declared, bytes_max=bytes_max, share=share)
+        body = await read_body(
+            receive, declared=declared, bytes_max=bytes_max, share=share, caller=request.caller
+        )
         try:
             return read_form(body)
         finally:
@@ -387,18 +400,16 @@ class _Stream:
     def __init__(self, dashboard: DashboardApp) -> None:
         self._dashboard = dashboard
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
         dashboard, headers = self._dashboard, dict(scope["headers"])
         try:
             check_host(_host(headers), dashboard.options.hosts)
             session = dashboard.session(headers)
             source = client_address(scope.get("client"))
 
-            async def check() -> object:
-                person = dashboard.app.people.caller_of(scope["headers"], source)
-                return person or await dashboard.app.sessions.caller_of(session)
-
-            await check()
+            caller = dashboard.app.people.caller_of(headers, source)
+            caller = caller or await dashboard.app.sessions.caller_of(session, source)
+            mark_verified(scope)
         except HomingError as error:
             await send_response(
                 send, Response(error.http_status, b"", HTML), security_headers=HEADERS
@@ -412,7 +423,7 @@ class _Stream:
         elif dashboard.live.full:  # After a 204 the browser does not reconnect: the page polls.
             await send_response(send, Response(204), security_headers=HEADERS)
         else:
-            await dashboard.live.stream(receive, send, HEADERS, check=check)
+            await dashboard.live.stream(send, HEADERS, caller)
 
 
 class _Static:

@@ -1,20 +1,21 @@
 """The live stream: one per tab, at most one event per second, and only when something has changed.
 
 An event says only that something has changed; the page then reloads its live parts. So access is
-checked in one place, and a stream costs almost nothing. Every second the session and its key are
-checked; a stream ends when its session has ended or its key was revoked.
+checked in one place, and a stream costs almost nothing. Every second the stream asks whether its
+caller's key, session or link still lives, and ends if it does not.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from msgspec.json import encode
-from starlette.types import Receive, Send
+from starlette.types import Send
 
-from homing.errors import NotAuthorized, StoreUnavailable
+from homing.app.access import Caller
+from homing.errors import HomingError, StoreUnavailable
 from homing.web.response import Headers
 
 STREAM_TYPE = b"text/event-stream"
@@ -22,8 +23,6 @@ EVERY_S = 1.0
 KEEP_ALIVE_EVERY_S = 15.0  # a comment line, so that a broken connection is noticed
 STREAMS_MAX = 200
 UNCHECKED_MAX = 10  # checks in a row that failed because the database did not respond
-
-Check = Callable[[], Awaitable[object]]  # raises NotAuthorized when the stream must end
 
 
 class Live:
@@ -39,36 +38,38 @@ class Live:
     def full(self) -> bool:
         return self._open >= STREAMS_MAX or self._leaving.is_set()
 
-    async def stream(self, receive: Receive, send: Send, headers: Headers, *, check: Check) -> None:
-        """Runs until the tab is closed, the server stops, or ``check`` raises NotAuthorized."""
+    async def stream(self, send: Send, headers: Headers, caller: Caller) -> None:
+        """Runs until the server stops or the caller's session has ended; ``Front`` cancels it when
+        the tab is closed."""
         head = [*headers, (b"content-type", STREAM_TYPE), (b"cache-control", b"no-store")]
         await send({"type": "http.response.start", "status": 200, "headers": head})
         self._open += 1
-        ticks = asyncio.create_task(self._send_ticks(send, check))
-        disconnected = asyncio.create_task(_wait_for_disconnect(receive))
+        ticks = asyncio.create_task(self._send_ticks(send, caller))
         leaving = asyncio.create_task(self._leaving.wait())
         try:
-            await asyncio.wait({ticks, disconnected, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({ticks, leaving}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._open -= 1
-            for task in (ticks, disconnected, leaving):
+            for task in (ticks, leaving):
                 task.cancel()
-                with contextlib.suppress(asyncio.CancelledError, OSError, NotAuthorized):
+                with contextlib.suppress(asyncio.CancelledError, OSError):
                     await task
         await send({"type": "http.response.body", "body": b""})
 
-    async def _send_ticks(self, send: Send, check: Check) -> None:
+    async def _send_ticks(self, send: Send, caller: Caller) -> None:
         await _line(send, b"retry: 2000\n\n")
         sent, silent_s, unchecked = self._version(), 0.0, 0
         while True:
             await asyncio.sleep(EVERY_S)
             try:
-                await check()
+                await caller.must_live()
                 unchecked = 0
             except StoreUnavailable:
                 unchecked += 1
                 if unchecked >= UNCHECKED_MAX:
                     return
+            except HomingError:
+                return  # The next request gets the reason.
             version, silent_s = self._version(), silent_s + EVERY_S
             if version != sent:
                 sent, silent_s = version, 0.0
@@ -91,8 +92,3 @@ class Live:
 
 async def _line(send: Send, line: bytes) -> None:
     await send({"type": "http.response.body", "body": line, "more_body": True})
-
-
-async def _wait_for_disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

@@ -112,10 +112,11 @@ class PageRequest:
 
     @property
     def token(self) -> str:
-        """The token that every form of this session carries; empty without a session."""
+        """The token that every form of this session carries now; empty without a session."""
         if self._session is None:
             return ""
-        return self._cookies.token(self._session, self.caller.tenant, self.caller.chosen)
+        caller = self.caller
+        return self._cookies.token(self._session, caller.tenant, caller.chosen, now=self.now)
 
     @property
     def is_partial(self) -> bool:
@@ -129,7 +130,7 @@ class PageRequest:
         once, at = self.field("once"), target.partition("?")[0]
         form = SentForm(
             self.field("seal"),
-            sha256(f"{self.token}:{at}:{once}".encode()).digest() if once else b"",
+            sha256(f"{self.field('csrf')}:{at}:{once}".encode()).digest() if once else b"",
             token_bytes(16),
         )
         return replace(self.caller, form=form)

@@ -13,7 +13,7 @@ from hashlib import sha256
 
 from cryptography.fernet import Fernet, InvalidToken
 
-from homing.app.sessions import is_young
+from homing.app.sessions import SESSION_LIFE_MS, is_young
 from homing.ports import KeySession
 
 COOKIE = "homing_session"
@@ -45,24 +45,37 @@ class SessionCookies:
         session = KeySession(number, holder, int(since))
         return session if is_young(session, now=now) else None
 
-    def token(self, session: KeySession, tenant: str | None, chosen: str | None) -> str:
-        """The token that every form of this session carries.
+    def token(
+        self, session: KeySession, tenant: str | None, chosen: str | None, *, now: int
+    ) -> str:
+        """The token that every form of this session carries now.
 
         It is made for the tenant of the caller, and shows the one that a caller of all tenants has
-        chosen; None: all.
+        chosen; None: all. It changes with time, because the session of a person whom a proxy names
+        has no end.
         """
-        shown = (chosen or "").encode().hex()
-        return self._sign("form", f"{_text(session)}:{tenant or ''}:{shown}") + shown
+        return self._token(session, tenant, chosen, now // SESSION_LIFE_MS)
 
-    def chosen_of(self, session: KeySession, tenant: str | None, token: str) -> str | None:
+    def _token(
+        self, session: KeySession, tenant: str | None, chosen: str | None, period: int
+    ) -> str:
+        shown = (chosen or "").encode().hex()
+        return self._sign("form", f"{_text(session)}:{tenant or ''}:{period}:{shown}") + shown
+
+    def chosen_of(
+        self, session: KeySession, tenant: str | None, token: str, *, now: int
+    ) -> str | None:
         """The tenant that was chosen for a form; raises ValueError for a form of another session.
 
-        The token is compared in constant time.
+        A form may be as old as a session may be. The token is compared in constant time.
         """
         chosen = bytes.fromhex(token[_SIGNATURE_CHARS:]).decode() or None
-        if not hmac.compare_digest(token.encode(), self.token(session, tenant, chosen).encode()):
-            raise ValueError("a token of another session")
-        return chosen
+        period = now // SESSION_LIFE_MS
+        for made_in in (period, period - 1, period + 1):  # The clock of its process may be ahead.
+            expected = self._token(session, tenant, chosen, made_in)
+            if hmac.compare_digest(token.encode(), expected.encode()):
+                return chosen
+        raise ValueError("a token of another session, or too old")
 
     def encrypt(self, session: KeySession, secret: str, *, now: int) -> str:
         """A secret, encrypted for the next page of this session."""

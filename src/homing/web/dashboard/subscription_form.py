@@ -6,7 +6,7 @@ submitted form keeps the value.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import EnumType
 from itertools import groupby
 from typing import Any
@@ -151,15 +151,20 @@ def _pem_facts(subscription: Subscription, field: Field, value: str) -> Sentence
 
 def read_form(
     form: Mapping[str, str], before: Subscription | None
-) -> tuple[dict[str, Any], list[FieldProblem]]:
-    """The values of a submitted form, and the problems of values that cannot be read.
+) -> tuple[dict[str, Any], list[FieldProblem], frozenset[str]]:
+    """The values of a submitted form, the problems of those that cannot be read, and what is sent.
+
+    The last are the secrets that the form gives and does not keep, as ``sent_by`` names them.
 
     A field that is absent keeps its value, except a flag: browsers do not send a checkbox that is
     not ticked.
     """
     values: dict[str, Any] = {}
     problems: list[FieldProblem] = []
+    sent: set[str] = set()
     for name, field in SPEC.items():
+        if field.secret and name in form:
+            sent.update(_sent(field, form[name]))
         kept = field.default if before is None else getattr(before, name)
         if field.kind is Kind.FLAG:
             values[name] = form.get(name) == "on"
@@ -171,7 +176,19 @@ def read_form(
                 problems.append(FieldProblem(name, error.args[0]))
         else:
             values[name] = kept
-    return values, problems
+    return values, problems, frozenset(sent)
+
+
+def _sent(field: Field, text: str) -> Iterator[str]:
+    """The names of the secrets in the text of a field that are not ``****``."""
+    if field.kind is not Kind.PAIRS:
+        if text.strip() != MASK:
+            yield field.name
+        return
+    for line in text.splitlines():
+        name, _, value = (part.strip() for part in line.partition(":"))
+        if value != MASK:
+            yield f"{field.name}.{name}".lower()
 
 
 def _read(field: Field, text: str, kept: Any) -> Any:

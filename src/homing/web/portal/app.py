@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from homing.app.access import MANAGERS, READERS, Caller
 from homing.app.portal import PortalLinks, PortalSession
-from homing.errors import Forbidden, HomingError, NotAuthorized, NotFound, PortalClosed, TooMany
+from homing.errors import Forbidden, HomingError, NotFound, PortalClosed, TooMany
 from homing.languages.language import Language
 from homing.languages.sentences import Sentence, say
 from homing.model import show_id
@@ -34,7 +34,7 @@ from homing.policy.portal import (
 )
 from homing.ports import KeySession
 from homing.web.body import ClientGone, read_body
-from homing.web.connections import client_address
+from homing.web.connections import client_address, mark_verified
 from homing.web.dashboard.cookies import read_cookie
 from homing.web.dashboard.files import Files
 from homing.web.dashboard.forms import SIGN_IN_BYTES_MAX, read_form
@@ -154,7 +154,9 @@ class PortalApp:
         if not text:
             raise PortalClosed(NO_SESSION)
         source = client_address(scope.get("client"))
-        return await self.app.portal_links.session_of(text, source)
+        session = await self.app.portal_links.session_of(text, source)
+        mark_verified(scope)
+        return session
 
     def request(self, scope: Scope, session: PortalSession | None = None) -> PageRequest:
         """The request before its path, query and form are read, as an error page needs it."""
@@ -190,7 +192,9 @@ class PortalApp:
         check_origin(request.headers)
         declared = request.headers.get(b"content-length")
         share = self._body_budget.of(request.caller.tenant)
-        body = await read_body(receive, declared=declared, bytes_max=bytes_max, share=share)
+        body = await read_body(
+            receive, declared=declared, bytes_max=bytes_max, share=share, caller=request.caller
+        )
         try:
             return read_form(body)
         finally:
@@ -198,7 +202,8 @@ class PortalApp:
 
     def _check_form(self, session: PortalSession, token: str) -> None:
         try:
-            self._cookies.chosen_of(key_session(session.link), session.caller.tenant, token)
+            now, holder = self.app.now(), key_session(session.link)
+            self._cookies.chosen_of(holder, session.caller.tenant, token, now=now)
         except ValueError:
             raise Forged from None
 
@@ -230,7 +235,7 @@ class PortalApp:
             raise
         except Exception as error:  # noqa: BLE001 - every error becomes a response
             if isinstance(error, Forbidden) and session is not None:
-                self.app.audit.refusals.refused(session.caller, page.use_case, error.detail)
+                self.app.audit.counted.refused(session.caller, page.use_case, error.detail)
             response, looks = await self.refused(error, scope, request, looks)
         await self.send(send, response, request, session, looks)
 
@@ -438,7 +443,7 @@ class _Stream:
     def __init__(self, portal: PortalApp) -> None:
         self._portal = portal
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
         portal = self._portal
         try:
             session = await portal.session(scope)
@@ -457,20 +462,11 @@ class _Stream:
         else:
             portal.streams[tenant] += 1
             try:
-                await portal.live.stream(receive, send, headers, check=self._check(scope))
+                await portal.live.stream(send, headers, session.caller)
             finally:
                 portal.streams[tenant] -= 1
                 if not portal.streams[tenant]:
                     del portal.streams[tenant]
-
-    def _check(self, scope: Scope) -> Callable[[], Awaitable[object]]:
-        async def check() -> object:
-            try:
-                return await self._portal.session(scope)
-            except PortalClosed as error:
-                raise NotAuthorized(error.detail) from error
-
-        return check
 
 
 class _Style:

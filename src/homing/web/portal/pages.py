@@ -181,7 +181,7 @@ def _drafted(request: PageRequest, before: Subscription | None) -> Drafted:
     if before is not None:
         request.refuse_changed(before, show_id(SUBSCRIPTION, before.id))
     offered = {name: text for name, text in request.form().items() if name in OFFERED}
-    values, problems = read_form(offered, before)
+    values, problems, sent = read_form(offered, before)
     for name, field in SPEC.items():
         if name not in OFFERED:
             values[name] = field.default if before is None else getattr(before, name)
@@ -192,7 +192,7 @@ def _drafted(request: PageRequest, before: Subscription | None) -> Drafted:
         workfront=None if before is None else before.workfront,
         **values,
     )
-    return Drafted(draft, tuple(problems))
+    return Drafted(draft, tuple(problems), sent=sent)
 
 
 async def create(request: PageRequest) -> Shown | Response:
@@ -223,7 +223,23 @@ def _with_problems(
     request: PageRequest, problems: Sequence[FieldProblem], before: Subscription | None
 ) -> Shown:
     """The form as it was sent, with a problem next to each wrong field."""
-    return _form(request, request.form(), by_field(problems), before, status=422)
+    shown = [it if _is_offered(it) else _not_offered(it) for it in problems]
+    return _form(request, request.form(), by_field(shown), before, status=422)
+
+
+def _is_offered(problem: FieldProblem) -> bool:
+    name = re.split(r"[.\[]", problem.field)[0]
+    return name in {*OFFERED, *(SPEC[it].api_name for it in OFFERED)}
+
+
+def _not_offered(problem: FieldProblem) -> FieldProblem:
+    """A problem of a field that the form does not have: at the URL, whose change caused it."""
+    reason = say(
+        "cannot be changed here: {field} {reason}. Ask us to change it",
+        field=problem.field,
+        reason=problem.reason,
+    )
+    return FieldProblem("url", reason)
 
 
 async def delete(request: PageRequest) -> Response:

@@ -123,7 +123,8 @@ async def replay(request: PageRequest) -> Response | Shown:
 
 async def job(request: PageRequest) -> Shown:
     found = await request.app.replays.get(request.caller, request.number(REPLAY))
-    return request.show("replay.html", job=found)
+    waits = await request.app.replays.waits(found)
+    return request.show("replay.html", job=found, waits=waits)
 
 
 async def stop(request: PageRequest) -> Response:

@@ -145,12 +145,12 @@ def _drafted(request: PageRequest, before: Subscription | None) -> Drafted:
         request.refuse_changed(before, show_id(SUBSCRIPTION, before.id))
     given = request.field("tenant") or None
     tenant = before.tenant if before else request.caller.tenant_or_default(given)
-    values, problems = read_form(request.form(), before)
+    values, problems, sent = read_form(request.form(), before)
     workfront = None if before is None else before.workfront
     draft = SubscriptionDraft(tenant=tenant, workfront=workfront, **values)
     since = None if before else request.field("from").strip() or None
     past, unreadable = past_start(since, None, now=request.now)
-    return Drafted(draft, (*problems, *unreadable), past)
+    return Drafted(draft, (*problems, *unreadable), past, sent)
 
 
 async def create(request: PageRequest) -> Shown | Response:

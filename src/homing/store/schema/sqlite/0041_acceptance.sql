@@ -1,0 +1,28 @@
+-- The order of acceptance: a number that each transaction takes that writes events. Ids carry the clocks of
+-- the processes that made them, so they say when an event came, and not which of two came first.
+
+CREATE TABLE acceptance (
+    one    INTEGER PRIMARY KEY CHECK (one = 1),
+    number INTEGER NOT NULL   -- the last one that was given
+);
+INSERT INTO acceptance (one, number) VALUES (1, 0);
+
+ALTER TABLE event ADD COLUMN position INTEGER NOT NULL DEFAULT 0;           -- of its transaction; within one, ids count
+CREATE INDEX event_position ON event (position, id);                        -- backfills
+DROP INDEX event_order_key;
+CREATE INDEX event_order_key ON event (tenant, order_key, position, id) WHERE order_key <> '';
+
+ALTER TABLE pending ADD COLUMN position INTEGER NOT NULL DEFAULT 0;         -- of the transaction that made it
+ALTER TABLE pending ADD COLUMN unblocked_position INTEGER NOT NULL DEFAULT 0;  -- of the one that unblocked it; 0: never
+-- What the rows of a part are ordered by: first attempts by their positions, all others by their times.
+ALTER TABLE pending ADD COLUMN turn INTEGER AS (
+    CASE WHEN part IN (1, 2) THEN due_at WHEN unblocked_position > 0 THEN unblocked_position ELSE position END
+) VIRTUAL;
+DROP INDEX pending_due;
+CREATE INDEX pending_due ON pending (endpoint_id, part, turn, id);          -- dispatch
+
+ALTER TABLE endpoint ADD COLUMN enabled_from INTEGER NOT NULL DEFAULT 0;    -- first attempts from this position on are fresh
+ALTER TABLE erasure ADD COLUMN upto_position INTEGER NOT NULL DEFAULT 0;    -- later events are no part of it
+ALTER TABLE replay_job ADD COLUMN after_position INTEGER NOT NULL DEFAULT 0;  -- of a backfill: where it goes on
+ALTER TABLE replay_job ADD COLUMN upto_position INTEGER NOT NULL DEFAULT 0;   -- and where it ends
+ALTER TABLE replay_job ADD COLUMN made_at INTEGER NOT NULL DEFAULT 0;          -- when its last deliveries were due
