@@ -66,11 +66,11 @@ def test_a_template_that_fails_is_told_as_a_page(
     render = Renderer.render
 
     async def failing(
-        self: Renderer, template: str, values: dict[str, Any], *more: Any, tenant: str
+        self: Renderer, template: str, values: dict[str, Any], *more: Any, payer: str
     ) -> bytes:
         if template in broken:
             raise UndefinedError("'secret' is undefined")
-        return await render(self, template, values, *more, tenant=tenant)
+        return await render(self, template, values, *more, payer=payer)
 
     async def story(house: House) -> None:
         browser = Browser(house.app)

@@ -374,5 +374,13 @@ def test_streams_that_nobody_reads_hold_no_more_than_the_share_of_their_tenant(
         stream = await pull.stream(ADMIN, number, reader="r", limit=1)
         del stream
         assert memory.free == memory.total
+        stream = await pull.stream(ADMIN, number, reader="r", limit=1)
+        page = await anext(stream)
+        assert memory.held_by("greedy") > 0
+        waiting = asyncio.create_task(cast("Any", anext(stream)))
+        del page
+        await asyncio.sleep(0.1)
+        assert memory.free == memory.total, "a stream that waits holds nothing"
+        waiting.cancel()
 
     live(story)

@@ -33,7 +33,7 @@ def test_no_template_is_compiled_on_the_event_loop(monkeypatch: pytest.MonkeyPat
         for _ in range(2):
             renderer = Renderer(Files(), frozenset(), Work(time.thread_time_ns).turn)
             with pytest.raises(jinja2.UndefinedError):  # No page has no values.
-                await renderer.render(PAGE, {}, ENGLISH, tenant="acme")
+                await renderer.render(PAGE, {}, ENGLISH, payer="acme")
 
     asyncio.run(story())
     names = [name for name, _ in compiled]

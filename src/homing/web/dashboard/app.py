@@ -21,7 +21,6 @@ from homing.languages.language import LANGUAGES, Language
 from homing.languages.sentences import say
 from homing.policy.admission import tenant_problem
 from homing.policy.keys import Role
-from homing.policy.notices import OPERATOR
 from homing.policy.sent_form import OUT_OF_DATE
 from homing.ports import KeySession
 from homing.web.body import ClientGone, read_body
@@ -153,7 +152,7 @@ class DashboardApp:
             **response.values,
         }
         body = await self.renderer.render(
-            response.template, values, request.language, tenant=request.caller.tenant or OPERATOR
+            response.template, values, request.language, payer=request.caller.payer
         )
         spoken = (b"content-language", request.language.code.encode())
         return Response(response.status, body, HTML, (*response.headers, *deletion, spoken))

@@ -180,14 +180,19 @@ class Renderer:
         self._compiled: set[str] = set()
 
     async def render(
-        self, template: str, values: Mapping[str, Any], language: Language, *, tenant: str
+        self, template: str, values: Mapping[str, Any], language: Language, *, payer: str
     ) -> bytes:
         if template not in self._compiled:
             await asyncio.to_thread(self._compile, template)
-        async with self._turn(tenant):
-            self._writer = self._writers[language.code]
-            text = self._env.get_template(template).render(language=language, **values)
-            return text.encode()
+        if not payer:
+            return self._render(template, values, language)
+        async with self._turn(payer):
+            return self._render(template, values, language)
+
+    def _render(self, template: str, values: Mapping[str, Any], language: Language) -> bytes:
+        self._writer = self._writers[language.code]
+        text = self._env.get_template(template).render(language=language, **values)
+        return text.encode()
 
     def _compile(self, template: str) -> None:
         """Compile a template and the templates that it names. Runs on a thread."""

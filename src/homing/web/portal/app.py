@@ -22,7 +22,6 @@ from homing.languages.language import Language
 from homing.languages.sentences import Sentence, say
 from homing.model import show_id
 from homing.policy.keys import Role
-from homing.policy.notices import OPERATOR
 from homing.policy.portal import (
     LINK,
     PortalLink,
@@ -303,7 +302,7 @@ class PortalApp:
         }
         try:
             body = await self._renderer.render(
-                shown.template, values, request.language, tenant=request.caller.tenant or OPERATOR
+                shown.template, values, request.language, payer=request.caller.payer
             )
         except Exception as error:  # noqa: BLE001 - the details belong in the log
             log_unexpected(error, method="", path="/portal")
