@@ -360,9 +360,9 @@ BUGS = [
         "look-ups go to whoever comes first",
         replace(
             "homing.policy.look_ups",
-            "has_share",
-            "free > 0 if held == 0 else SHARE_OF_FREE * held < free - reserve",
-            "free > 0",
+            "_share",
+            "Share(total, weight=SHARE_OF_FREE, reserve=total // RESERVE_OF_ALL)",
+            "Share(total, weight=total)",
         ),
     ),
     bug(

@@ -17,11 +17,11 @@ from homing.model import id_floor
 from homing.policy.erasure import ErasedIds
 from homing.ports import NewEvent
 from homing.ports.erasures import Erasure, ErasureKind
-from homing.ports.pull import READERS_MAX, PullPage
+from homing.ports.pull import PAGE_BYTES_MAX, READERS_MAX, PullPage
 from homing.store.admin import Admin
 from homing.store.flow import Flow
 from homing.store.postgres import PostgresDb
-from homing.store.pull import PAGE_BYTES_MAX, Pulls
+from homing.store.pull import Pulls
 from homing.store.tx import Db, Tx
 from homing.store.writes import append_events
 from postgres import Server

@@ -42,6 +42,7 @@ from homing.engine.queue import LANES, EndpointQueue
 from homing.engine.recent import Seen
 from homing.engine.replay import Replayer
 from homing.engine.settle import Settler
+from homing.engine.shared import Work
 from homing.engine.tenant_moves import TenantMoves
 from homing.engine.tracing import Tracing
 from homing.engine.version_twins import VersionTwins
@@ -151,7 +152,8 @@ class Engine:
         self._version_twins = VersionTwins(core, self._operator)
         self.erasures = Eraser(core)
         self.event_types = EventTypes(core)
-        self.event_check = EventCheck(core, core.options.checks, core.options.tenant_checks)
+        self.work = Work(core.options.cpu_ns)
+        self.event_check = EventCheck(core, self.work)
         core.catalog.on_erased = self._forget_erased
         self.notice_targets: NoticeTargets  # where people get notices; set if the engine has any
         self.audit: AuditKeeper | None = None

@@ -8,12 +8,11 @@ from homing.errors import BehindRetention, Conflict, NotFound
 from homing.languages.sentences import say
 from homing.model import Event, show_id
 from homing.policy.audit import AuditDraft
-from homing.ports.pull import READERS_MAX, PullEntry, PullPage, PullReader
+from homing.ports.pull import PAGE_BYTES_MAX, READERS_MAX, PullEntry, PullPage, PullReader
 from homing.store import audit as audit_log
 from homing.store import erasures, rows, tenant_moves
 from homing.store.tx import Db, Row, Tx, transaction
 
-PAGE_BYTES_MAX = 4 * 1024 * 1024  # of event data on one page, unless a single event has more
 _AHEAD = (
     "The cursor is ahead of the database: it may have lost its newest commits, for example in a "
     "failover. Read without a cursor, or from the reader's own."
