@@ -221,8 +221,7 @@ async def test_erasing_a_tenant_removes_its_streams_and_no_others(stream: Stream
 
 
 def _erasure(stream: Stream, kind: ErasureKind, *, subject: bytes = b"") -> Erasure:
-    number = stream.make.id()
-    return Erasure(number, "acme", kind, "", subject, created_at=NOW, upto_id=number)
+    return Erasure(stream.make.id(), "acme", kind, "", subject, created_at=NOW)
 
 
 @asynccontextmanager

@@ -68,7 +68,7 @@ class Catalog:
         self.knows_erased_ids = False  # whether publishes must look for the ids of erased events
         self._erased: dict[str, int] = {}  # by tenant: the version of its last erasure
         # Some data of a tenant was erased, or everything up to an id (0: not everything).
-        self.on_erased: Callable[[str, int], None] = lambda _tenant, _upto_id: None
+        self.on_erased: Callable[[str, bool], None] = lambda _tenant, _everything: None
         self.event_types: dict[str, int] = {}  # by tenant that has event types: their version
         # Tenants that move to or from another installation, or were moved: not served here.
         self.moves: dict[str, TenantMove] = {}
@@ -164,7 +164,8 @@ class Catalog:
             await self._refresh()
 
     async def _refresh(self) -> None:
-        # The version is read first: a change in between is then read twice instead of missed.
+        # The version is read first, and kept although subscriptions may have later ones: a change
+        # or an erasure in between is then read twice instead of missed.
         version = await self._admin.catalog_version()
         if not self._follows(version):
             await self._reload(version)
@@ -180,7 +181,6 @@ class Catalog:
         await self._know_policies(changed)
         for subscription in changed:
             self._put(subscription)
-            version = max(version, subscription.version)
         if erased is not None:
             self._forget_erased(erased)
         # After the subscriptions: each has the keys that it needs, and no change up to its version
@@ -367,10 +367,13 @@ class Catalog:
         return changed
 
     def _forget_erased(self, erased: TenantChanges) -> None:
-        """Remove the subscriptions of erased tenants; report tenants whose data was erased."""
+        """Remove the subscriptions of erased tenants; report tenants whose data was erased.
+
+        None is made while its tenant is erased, so a later version tells those made afterwards.
+        """
         if erased.everything:
             for subscription in list(self._by_id.values()):
-                if subscription.id <= erased.everything.get(subscription.tenant, 0):
+                if subscription.version <= erased.everything.get(subscription.tenant, -1):
                     self._put(replace(subscription, deleted_at=subscription.updated_at))
             for tenant in erased.everything:
                 self._signing_keys.pop(tenant, None)
@@ -378,7 +381,7 @@ class Catalog:
                 self.event_types.pop(tenant, None)
         for tenant, version in erased.since.items():
             self._erased[tenant] = version
-            self.on_erased(tenant, erased.everything.get(tenant, 0))
+            self.on_erased(tenant, tenant in erased.everything)
 
     def _pair(self, subscription: Subscription) -> None:
         """Add or remove the entry of a twin."""

@@ -381,17 +381,18 @@ class Dispatcher:
             self.reschedule(queue)
             self.reload_endpoint(endpoint_id)
 
-    def forget_erased(self, tenant: str, *, upto_id: int, used: Set[int]) -> None:
+    def forget_erased(self, tenant: str, *, used: Set[int] | None = None) -> None:
         """Read the queued rows of a tenant again: some of them were erased.
 
-        An endpoint up to this id is forgotten, unless it is used or an attempt is in flight there.
+        If everything was, endpoints other than those in ``used`` are forgotten, unless an attempt
+        is in flight there.
         """
         for queue in list(self.queues.values()):  # ``reschedule`` may forget one.
             if queue.endpoint.tenant == tenant:
                 queue.forget_erased()
                 self.reschedule(queue)
                 endpoint_id = queue.endpoint.id
-                if endpoint_id <= upto_id and endpoint_id not in used and not queue.busy:
+                if used is not None and endpoint_id not in used and not queue.busy:
                     self.forget_endpoints([endpoint_id])
 
     def read_buckets(self, buckets: Iterable[int]) -> None:

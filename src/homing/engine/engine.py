@@ -276,19 +276,16 @@ class Engine:
         self._replayer.take_up()
         self.erasures.take_up()
 
-    def _forget_erased(self, tenant: str, upto_id: int) -> None:
-        """Forget what this process has in memory of a tenant whose data was erased.
-
-        With ``upto_id`` everything was: its endpoints up to this id are not there any more.
-        """
+    def _forget_erased(self, tenant: str, everything: bool) -> None:
+        """Forget what this process has in memory of a tenant whose data was erased."""
         catalog = self._core.catalog
 
         def may_be(attempt: Attempt) -> bool:
             subscription = catalog.get(attempt.subscription_id)
             return subscription is None or subscription.tenant == tenant
 
-        used = {it.endpoint_id for it in catalog.of_tenant(tenant)}
-        self._dispatcher.forget_erased(tenant, upto_id=upto_id, used=used)
+        used = {it.endpoint_id for it in catalog.of_tenant(tenant)} if everything else None
+        self._dispatcher.forget_erased(tenant, used=used)
         self._settler.recent.forget(may_be)
         if catalog.ordered:  # Keys may wait for deliveries that were erased.
             self._maintenance.run_cleanup_jobs()

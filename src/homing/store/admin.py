@@ -626,28 +626,28 @@ class Admin:
         audit: AuditDraft | None = None,
     ) -> Erasure:
         await tx.one("catalog_lock")
-        new, known = await erasures.same_as(tx, new, key=key, earlier=earlier)
-        if known:
-            return new
+        await erasures.hold(tx, new.tenant)
+        upto = await acceptance.last(tx)  # No publish is running: what comes later is not erased.
+        asked = replace(new, upto_position=upto)
+        begun, known = await erasures.same_as(tx, asked, key=key, earlier=earlier)
+        if known and new.kind is not ErasureKind.TENANT:
+            return begun
         version = await raise_catalog(tx)  # From now on publishes look for erased ids.
-        if new.kind is not ErasureKind.EVENT:
-            # What was accepted when the clock was ahead has ids of a later time.
-            last = await tx.one("last_id")
-            assert last is not None
-            new = replace(new, upto_id=max(new.upto_id, last[0]))
         if new.kind is ErasureKind.TENANT:
-            new = replace(new, version=version)
-            await tx.all("signing_keys_remove", tenant=new.tenant)
-            await event_types.erase(tx, new.tenant)
-        await tx.insert("erasure", [rows.erasure_row(new)])
+            begun = replace(begun, version=version, upto_position=upto)
+            await erasures.hide_tenant(tx, begun)
+        if known:
+            await tx.all("erasure_extend", id=begun.id, upto_position=upto, version=version)
+        else:
+            await tx.insert("erasure", [rows.erasure_row(begun)])
         await audit_log.write(  # It never says which id or value was erased.
             tx,
             audit,
-            tenant=new.tenant,
-            object_id=show_id("era", new.id),
-            after={"kind": new.kind, "field": new.path},
+            tenant=begun.tenant,
+            object_id=show_id("era", begun.id),
+            after={"kind": begun.kind, "field": begun.path},
         )
-        return new
+        return begun
 
     @transaction(read_only=True)
     async def erasure(self, tx: Tx, erasure_id: int) -> Erasure | None:
@@ -698,11 +698,16 @@ class Admin:
         return await erasures.remove_of_tenant(tx, erasure, limit=limit)
 
     @transaction()
-    async def finish_erasure(
-        self, tx: Tx, erasure_id: int, *, now: int, everything: bool = False
-    ) -> None:
-        version = await raise_catalog(tx) if everything else None
-        await tx.all("erasure_finish", id=erasure_id, now=now, version=version)
+    async def finish_erasure(self, tx: Tx, erasure: Erasure, *, now: int) -> bool:
+        version = await raise_catalog(tx) if erasure.kind is ErasureKind.TENANT else None
+        row = await tx.one(
+            "erasure_finish",
+            id=erasure.id,
+            upto_position=erasure.upto_position,
+            now=now,
+            version=version,
+        )
+        return row is not None
 
     async def empty_log(self) -> bool:
         return await self._db.empty_log()
@@ -805,6 +810,8 @@ async def _living(tx: Tx, subscription_id: int) -> Subscription:
     subscription = rows.subscription(row)
     if subscription.deleted_at is not None:
         raise NotFound
+    if subscription.tenant in await erasures.being_erased(tx):
+        raise NotFound  # It is hidden, and no change may give it a later version.
     return subscription
 
 

@@ -71,12 +71,6 @@ async def delete(
     return before
 
 
-async def erase(tx: Tx, tenant: str) -> None:
-    """Remove all types of a tenant, whose number and size are bounded."""
-    await tx.all("event_types_erase", tenant=tenant)
-    await tx.all("event_type_change_erase", tenant=tenant)
-
-
 async def page(
     tx: Tx, *, tenant: str | None, after: TypePlace | None, limit: int
 ) -> tuple[list[TypeSummary], TypePlace | None]:

@@ -41,7 +41,7 @@ from homing.policy.notices import (
 from homing.policy.text import storable
 from homing.ports import TakenMessage
 from homing.store import audit as audit_log
-from homing.store import leases, tenant_moves
+from homing.store import erasures, leases, tenant_moves
 from homing.store.catalog_versions import raise_catalog
 from homing.store.tx import Db, Row, Tx, transaction
 
@@ -269,6 +269,7 @@ class Notices:
         audit: AuditDraft | None = None,
     ) -> int:
         version = await raise_catalog(tx)  # First, because it locks: one target at a time.
+        await erasures.refuse_while_erased(tx, target.tenant)
         await _check_limits(tx, target, address, now=now)
         await _begin_reminders(tx, now)
         await tx.insert("notice_target", [_target_row(target, address=address, secret=secret)])

@@ -52,8 +52,8 @@ class Pulls:
             if oldest > after:
                 raise BehindRetention(oldest)
         sizes = _that_fit(sizes)
-        hidden = (await erasures.being_erased(tx)).get(tenant, 0)
-        ids = [event_id for _, event_id, size in sizes if size is not None and event_id > hidden]
+        hidden = tenant in await erasures.being_erased(tx)
+        ids = [event_id for _, event_id, size in sizes if size is not None and not hidden]
         found = await tx.all("pull_events", ids=ids) if ids else []
         events: dict[int, Event] = {row[0]: rows.event(row) for row in found}
         entries = [

@@ -25,7 +25,7 @@ from homing.model import CauseKey, Delivery, Event, Finished, Order, Status, id_
 from homing.policy.bulk import Counted, Group
 from homing.ports import DeliveryFilter, PastEvent, ReplayJob
 from homing.ports.admin import LAST_PLACE, EventPlace
-from homing.store import acceptance, order, rows, tenant_moves
+from homing.store import acceptance, erasures, order, rows, tenant_moves
 from homing.store.selection import id_range, selection_values
 from homing.store.tx import Row, Tx
 from homing.store.writes import LedgerChange, add_to_ledger
@@ -127,6 +127,7 @@ async def _write(
     """
     if not deliveries:
         return []
+    erased = await erasures.being_erased(tx)
     targets = await _targets(tx, deliveries)
     ids = sorted({it.event_id for it in deliveries})
     events: dict[int, str] = dict(await tx.all("replay_events", ids=ids))
@@ -140,6 +141,7 @@ async def _write(
         )
         for it in deliveries
         if it.event_id in events and (target := targets.get(it.subscription_id))
+        if it.tenant not in erased
     ]
     latest = [
         it
@@ -172,6 +174,8 @@ async def save_replay(tx: Tx, job: ReplayJob) -> None:
     The deliveries that were listed at ``as_of`` are replayed once.
     """
     await tx.one("catalog_lock")  # One at a time.
+    if job.filter.tenant is not None:
+        await erasures.refuse_while_erased(tx, job.filter.tenant)
     listed_at = job.created_at if job.filter.as_of is None else job.filter.as_of
     found = await tx.all("replay_jobs_running")
     _check_running(found, job)
@@ -220,6 +224,8 @@ def _asks_the_same(one: ReplayJob, other: ReplayJob) -> bool:
 async def save_backfill(tx: Tx, job: ReplayJob) -> ReplayJob:
     """Store a backfill; raises Conflict if another one of its subscription is running."""
     await tx.one("catalog_lock")  # One at a time.
+    if job.filter.tenant is not None:
+        await erasures.refuse_while_erased(tx, job.filter.tenant)
     running = await tx.all("replay_jobs_running")
     for row in running:
         other = rows.replay_job(row)
