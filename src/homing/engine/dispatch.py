@@ -141,6 +141,7 @@ class Dispatcher:
             again = start.endpoint.health.enabled_since != since
             self.update_endpoint(start.endpoint, enabled=again)
         # Otherwise the row in memory is the newer one.
+        queue.note_outdated(queue.outdated and self._loader.is_asked_for(start.endpoint.id))
         queue.read_again()
         if start.first:
             queue.note_in_store(more_fresh=True, next_due=start.endpoint.created_at)
@@ -378,6 +379,7 @@ class Dispatcher:
         if queue is not None:
             queue.put_back()
             queue.read_again()
+            queue.note_outdated(True)
             self.reschedule(queue)
             self.reload_endpoint(endpoint_id)
 
