@@ -125,6 +125,10 @@ class SettleChecks:
     def swapped(self, older: DeliveryModel, newest_id: int, *, at: int) -> None:
         """The newest delivery of a key takes the place of an older one."""
         reference, newest = self._reference, self._reference.deliveries[newest_id]
+        if not older.attempts and not older.replay:
+            # An attempt of it whose process died left no record: the key waits since before it.
+            line = reference.order.line(older)
+            line.since = min(line.since or older.accepted_at, older.accepted_at)
         self.superseded([older.id, *reference.order.before(newest)])
         endpoint = reference.endpoints[newest.endpoint_id]
         retry = older.attempts > 0 or older.replay or older.after_drop

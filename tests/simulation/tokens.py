@@ -21,7 +21,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from homing.model import Failure
-from homing.net.oauth import OAuthSender
+from homing.net.oauth import UNWANTED, OAuthSender
 from homing.policy.outcome import SENDER_FAILURES
 from homing.ports import Request, Response
 from homing.sim.world import Hit, Reply, Watch, World
@@ -177,8 +177,10 @@ class AuthorizingSender(LifeSender):
             client.twice_refused_at = now
         failure = response.failure
         if failure in {Failure.TOKEN, Failure.SENDER_TOKEN}:
+            # What a request is about was changed while it waited: its token is not used.
+            unwanted = response.detail.startswith(UNWANTED.detail)
             must(
-                client.ours is (failure is Failure.SENDER_TOKEN),
+                client.ours is (failure is Failure.SENDER_TOKEN) or unwanted,
                 "T2",
                 lambda: f"{failure} when the fetch was ours={client.ours}",
             )

@@ -62,7 +62,7 @@ PORTION = 32  # attempts that go on in one turn of the loop, after a fetch
 _log = structlog.get_logger("homing.net")
 
 Found = Token | NoToken
-_UNWANTED = NoToken(
+UNWANTED = NoToken(
     Failure.SENDER_TOKEN,
     "not sent: its subscription changed, or data was erased, while it waited for an access token",
 )
@@ -350,7 +350,7 @@ class _Attempt:
         """Continue after the fetch of a first token, or of a newer one after a 401."""
         passed_ms = (self._monotonic() - self._begun_at) * 1000
         if isinstance(found, Token) and not self._is_wanted():
-            found = _UNWANTED
+            found = UNWANTED
         if isinstance(found, Token):
             after = " after a 401 from the receiver" if self._repeated else ""
             self._note = f"a new access token was fetched{after} ({passed_ms:.0f} ms)"
