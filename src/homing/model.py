@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from homing.languages.sentences import Sentence, say, unpack
 
 NODE_BITS = 7
+NOT_BOUND = (1 << 63) - 1  # instead of the last id that something is about: it is not read yet
 COUNTER_BITS = 14
 _CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
 _CROCKFORD_PAIRS = tuple(a + b for a in _CROCKFORD for b in _CROCKFORD)

@@ -16,7 +16,6 @@ from typing import Any
 
 import msgspec
 
-from homing.engine.erase import CLOCKS_MS
 from homing.engine.options import EngineOptions
 from homing.errors import EventConflict, HomingError, NotFound, StoreUnavailable
 from homing.policy.health import HealthRules
@@ -34,6 +33,7 @@ TENANTS = ("a", "b")
 CUSTOMERS = ("ada", "bob", "cem")
 URLS = 3
 STEPS = 40
+COVERED_MS = 10_000  # after an erasure begins: an event may be covered by it, or not
 SLOW = {"publish", "due", "take_probe", "settle", "replay_step", "candidates", "erase_events"}
 
 
@@ -229,7 +229,7 @@ class Run:
         covered = self.model.of(tenant, who)
         latest = range(max(1, self.count - 12), self.count + 13)
         self.model.unsure |= covered | {f"tok{number:05}x" for number in latest}
-        self.marks.append((tenant, who, self.world.clock.now() + 2 * CLOCKS_MS))
+        self.marks.append((tenant, who, self.world.clock.now() + COVERED_MS))
         return covered
 
     async def _call(self, work: Coroutine[Any, Any, Erasure]) -> Erasure:

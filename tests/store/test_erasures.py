@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from homing.errors import Conflict, NotFound, TooMany
-from homing.model import Attempt
+from homing.model import NOT_BOUND, Attempt
 from homing.policy.erasure import ErasedIds
 from homing.ports import Receipt, Refusal, ReplayFilter, SettleBatch
 from homing.ports.erasures import Erasure, ErasureKind
@@ -32,7 +32,7 @@ LIMIT = 100
 
 def erasure(make: Maker, kind: ErasureKind = ErasureKind.EVENT, **given: Any) -> Erasure:
     number = make.id()
-    fields: dict[str, Any] = {"path": "", "subject": b"", "created_at": NOW, "upto_id": number}
+    fields: dict[str, Any] = {"path": "", "subject": b"", "created_at": NOW, "upto_id": NOT_BOUND}
     return Erasure(id=number, tenant="acme", kind=kind, **(fields | given))
 
 
@@ -153,13 +153,12 @@ async def test_an_erased_id_that_is_published_again_gets_its_receipt_or_a_confli
     first = scene.make.event(scene.sub, scene.sub, key="k1")
     await scene.publish([first])
     await erase(db, scene.make, "k1")
-    version = await Admin(db).catalog_version()
 
     async def publish(data: bytes, tenant: str = "acme", ids: ErasedIds = IDS) -> Any:
         again = scene.make.event(key="k1", data=data, tenant=tenant)
         again = replace(again, erased=ids.of(tenant, "k1"))
         number = scene.number()
-        done = await Flow(db).publish([[again]], catalog_version=version, number=number)
+        done = await Flow(db).publish([[again]], number=number)
         return done.results[0]
 
     assert await publish(first.event.data) == [Receipt("k1", 2, new=False)]
@@ -199,10 +198,10 @@ async def test_events_with_a_value_are_erased_of_one_tenant_only(db: Db) -> None
     await scene.publish([*events, other, neighbour])
     admin = Admin(db)
     new = erasure(make, ErasureKind.FIELD, path="data.n", subject=b"3" * 16 + one)
-    begun = await admin.begin_erasure(new, key=None, earlier=[])
-    late, version = make.event(scene.sub, key="late"), await admin.catalog_version()
+    begun = await admin.bound_erasure((await admin.begin_erasure(new, key=None, earlier=[])).id)
+    late = make.event(scene.sub, key="late")
     late = replace(late, fields=(one,))
-    await scene.flow.publish([[late]], catalog_version=version, number=scene.number())
+    await scene.flow.publish([[late]], number=scene.number())
     await erase_all(admin, begun, limit=2)
     views = Views(db)
     left, _ = await views.events(tenant=None, event_type=None, before_id=None, limit=10)
@@ -263,13 +262,12 @@ async def test_a_tenant_is_hidden_at_once_and_then_erased_with_all_its_rows(db: 
     endpoint = make.endpoint(url)
     admin, views = Admin(db), Views(db)
     sub = await admin.create_subscription(make.subscription(endpoint), endpoint=endpoint)
-    version = await admin.catalog_version()
     event = make.event(sub, key=CANARY, data=f'"{CANARY}"'.encode())
     unmatched = make.event(key="unmatched", data=f'"{CANARY}"'.encode())
     neighbour = make.event(tenant="neighbour", key=CANARY[:-1], data=b'"other"')
     flow = Flow(db)
     requests = [[event, unmatched, neighbour]]
-    await flow.publish(requests, catalog_version=version, number=scene.number())
+    await flow.publish(requests, number=scene.number())
     (delivery,) = event.deliveries
     await flow.settle(
         SettleBatch(
@@ -281,7 +279,7 @@ async def test_a_tenant_is_hidden_at_once_and_then_erased_with_all_its_rows(db: 
     )
     await admin.log_test(replace(make.attempt(make.delivery(event.event, sub)), detail=CANARY))
     new = erasure(make, ErasureKind.TENANT)
-    begun = await admin.begin_erasure(new, key=None, earlier=[])
+    begun = await admin.bound_erasure((await admin.begin_erasure(new, key=None, earlier=[])).id)
     assert begun.version == await admin.catalog_version()
     erased = await admin.tenant_changes(0)
     assert erased.everything == {"acme": begun.upto_id}
@@ -295,8 +293,7 @@ async def test_a_tenant_is_hidden_at_once_and_then_erased_with_all_its_rows(db: 
     with pytest.raises(Conflict):
         await admin.create_subscription(make.subscription(endpoint), endpoint=endpoint)
     late = make.event(key="late")
-    version = await admin.catalog_version()
-    await flow.publish([[late]], catalog_version=version, number=scene.number())
+    await flow.publish([[late]], number=scene.number())
 
     await erase_all(admin, begun)
     while not (await admin.erase_rest_of_tenant(begun, limit=2)).done:

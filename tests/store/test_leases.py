@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 from msgspec.structs import replace
 
-from homing.errors import LostLeases, Unavailable
+from homing.errors import Fenced, LostLeases, Unavailable
 from homing.model import id_floor
 from homing.policy.receiver import set_gone
 from homing.ports import Member, SettleBatch
@@ -168,6 +168,7 @@ async def test_who_leaves_leaves_everything_free_at_once(leases: Leases) -> None
 async def test_a_late_settle_is_refused_whole_and_names_the_buckets(db: Db, leases: Leases) -> None:
     scene = await Scene(db).begin()
     one, two = await joined(leases), await joined(leases, "b:1")
+    scene.fence = await leases.act(one.id) or 0
     epochs = await everything(leases, one)
     bucket = scene.endpoint.bucket
     event = scene.make.event(scene.sub)
@@ -176,6 +177,7 @@ async def test_a_late_settle_is_refused_whole_and_names_the_buckets(db: Db, leas
     batch = SettleBatch(
         number=scene.number(),
         fences=((bucket, epochs[bucket]), ((bucket + 1) % 256, epochs[(bucket + 1) % 256])),
+        fence=scene.fence,
         finished=(scene.make.finished(delivery),),
         attempts=(scene.make.attempt(delivery),),
         endpoints=(scene.endpoint,),
@@ -234,7 +236,7 @@ async def test_a_takeover_waits_for_no_settle_and_a_settle_for_no_takeover(
         await leases.leave(one.id)
         fences = tuple((bucket, epochs[bucket]) for bucket in range(256))
         settled, _ = await asyncio.gather(
-            Flow(db).settle(SettleBatch(number=100 + round_, fences=fences)),
+            Flow(db, node=9).settle(SettleBatch(number=100 + round_, fences=fences)),
             everything(leases, two),
             return_exceptions=True,
         )
@@ -252,9 +254,7 @@ async def test_the_endpoints_of_a_bucket_come_page_by_page_with_what_they_have_t
     subs = [make.subscription(it) for it in endpoints]
     await put(db, endpoints=endpoints, subscriptions=subs)
     busy = subs[::2]
-    await Flow(db).publish(
-        [[make.event(*busy)]], catalog_version=await Admin(db).catalog_version(), number=1
-    )
+    await Flow(db).publish([[make.event(*busy)]], number=1)
     buckets = sorted({it.bucket for it in endpoints})
     after, found = dict.fromkeys(buckets, 0), []
     while after:
@@ -335,6 +335,7 @@ async def test_everything_works_without_a_session_of_ones_own(
         scene = await Scene(db).begin()
         leases = Leases(db)
         me = await joined(leases)
+        scene.fence = await leases.act(me.id) or 0
         epochs = await everything(leases, me)
         event = scene.make.event(scene.sub)
         await scene.publish([event])
@@ -343,6 +344,7 @@ async def test_everything_works_without_a_session_of_ones_own(
         batch = SettleBatch(
             number=scene.number(),
             fences=((bucket, epochs[bucket]),),
+            fence=scene.fence,
             finished=(scene.make.finished(event.deliveries[0]),),
             attempts=(scene.make.attempt(event.deliveries[0]),),
         )
@@ -352,24 +354,67 @@ async def test_everything_works_without_a_session_of_ones_own(
         await db.close()
 
 
-async def test_who_is_alive_and_sends_and_has_not_read_a_version_is_behind(
-    leases: Leases, time: Time
+async def test_a_change_waits_for_processes_that_act_until_they_are_fenced(
+    db: Db, leases: Leases, time: Time
 ) -> None:
     one, two = await joined(leases, "a:1"), await joined(leases, "b:2")
-    mute = await joined(leases, "c:3", delivers=False)  # It sends nothing.
-    assert await leases.behind(5, but=one.id) == []  # Nor do they, until they have read.
-    for it in (one, two, mute):
-        await leases.knows(it.id, 0)
-    assert await leases.behind(5, but=one.id) == ["b:2"]
+    only_api = await joined(leases, "c:3", delivers=False)  # It takes events, too.
+
+    async def versions() -> dict[str, int]:
+        return {it.name: it.version for it in await leases.acting(but=one.id)}
+
+    assert await versions() == {}, "none of them has begun to act"
+    for it in (one, two, only_api):
+        assert await leases.act(it.id)
+    assert await versions() == {"b:2": 0, "c:3": 0}
     await leases.knows(two.id, 4)
-    assert await leases.behind(4, but=one.id) == []
-    assert await leases.behind(5, but=one.id) == ["b:2"]
-    await leases.knows(two.id, 5)
     await leases.knows(two.id, 3)  # It comes late.
-    assert await leases.behind(5, but=one.id) == []
-    assert await leases.behind(5, but=two.id) == ["a:1"]
-    time.now += LEASE  # It has stopped sending by now.
-    assert await leases.behind(5, but=two.id) == []
+    assert await versions() == {"b:2": 4, "c:3": 0}
+    assert await leases.fence_ended() == []
+    time.now += LEASE
+    assert all(it.is_over for it in await leases.acting(but=one.id)), "they are waited for"
+    assert await leases.fence_ended() == [one.id, two.id, only_api.id]
+    assert await versions() == {}
+    await leases.knows(two.id, 5)
+    assert await versions() == {}, "it reads before it acts again"
+    assert await leases.act(two.id) is None, "it has no lease"
+
+
+async def test_a_process_that_is_fenced_publishes_nothing_until_it_acts_again(
+    db: Db, leases: Leases, time: Time
+) -> None:
+    scene = await Scene(db).begin()
+    one = await joined(leases, "a:1")
+    fence = await leases.act(one.id) or 0
+    flow = Flow(db, node=one.node, shared=True)
+    await flow.publish([[scene.make.event(scene.sub)]], number=1, fence=fence)
+
+    time.now += LEASE
+    await leases.fence_ended()
+    with pytest.raises(Fenced):
+        await flow.publish([[scene.make.event(scene.sub)]], number=2, fence=fence)
+
+    standing = await leases.renew(one.id, delivers=True, lease_ms=LEASE)
+    assert standing is not None
+    assert not standing.acts, "its heartbeat says so"
+    again = await leases.act(one.id) or 0
+    assert again > fence
+    with pytest.raises(Fenced):
+        await flow.publish([[scene.make.event(scene.sub)]], number=3, fence=fence)
+    await flow.publish([[scene.make.event(scene.sub)]], number=4, fence=again)
+    assert len(await pending_ids(db)) == 2
+
+
+async def test_a_process_that_joins_or_leaves_fences_what_its_node_still_writes(
+    db: Db, leases: Leases, time: Time
+) -> None:
+    scene = await Scene(db).begin()
+    one = await joined(leases, "a:1")
+    fence = await leases.act(one.id) or 0
+    flow = Flow(db, node=one.node, shared=True)
+    await leases.leave(one.id)
+    with pytest.raises(Fenced):
+        await flow.publish([[scene.make.event(scene.sub)]], number=1, fence=fence)
 
 
 async def test_a_lease_given_by_a_clock_that_ran_ahead_ends_like_any_other(

@@ -53,7 +53,7 @@ class Stream:
 
     async def publish(self, *events: NewEvent) -> None:
         self.number += 1
-        await self.flow.publish([list(events)], catalog_version=1, number=self.number)
+        await self.flow.publish([list(events)], number=self.number)
 
     async def page(
         self, after: int | None = None, *, reader: str = "r", limit: int = 100, bound_id: int = 0
@@ -295,7 +295,7 @@ async def test_publishers_of_one_stream_wait_for_each_other_and_lose_nothing(
                 replace(stream.event(), pulled=(stream.sub.id, other_id)[:: 1 if n % 2 else -1])
                 for n in range(3)
             ]
-            await flow.publish([events], catalog_version=2, number=number)
+            await flow.publish([events], number=number)
 
         async def many(flow: Flow) -> None:
             for number in range(1, 21):

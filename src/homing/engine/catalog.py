@@ -1,9 +1,9 @@
 """All subscriptions in memory: publishing matches events against them, attempts use their settings.
 
-The store raises a version with every change. A publish names the version that it was matched with,
-and its transaction refuses any other: a subscription that was just created is never missed. No
-version is used in two histories of a database (``store/catalog_versions``): after a failover that
-lost changes, the version of a lost one is refused, too, and everything is read again.
+The store raises a version with every change. A change is answered when every process acts on its
+version (``engine/grace_period``): a subscription that was just created is never missed. No version
+is used in two histories of a database (``store/catalog_versions``): after a failover that lost
+changes, everything is read again.
 """
 
 from __future__ import annotations
@@ -78,6 +78,7 @@ class Catalog:
         # Called with all keys of keyed hashes: a tenant that moves in brings its own.
         self.on_hash_keys: Callable[[Sequence[HashKey]], None] = lambda _keys: None
         self._reading = asyncio.Lock()
+        self._asked = self._answered = 0  # calls of ``refresh``
 
     def twin(self, subscription_id: int) -> Subscription | None:
         """The subscription that sends the old version of this one, if there is one."""
@@ -159,9 +160,14 @@ class Catalog:
         return self._erased.get(tenant, 0)
 
     async def refresh(self) -> None:
-        """Read the changes since ``version``; one call at a time, so that no old state is kept."""
-        async with self._reading:
-            await self._refresh()
+        """Read the changes since ``version``; calls that wait together share one read."""
+        self._asked += 1
+        mine = self._asked
+        async with self._reading:  # One read at a time, so that no old state is kept.
+            if self._answered < mine:
+                asked = self._asked
+                await self._refresh()
+                self._answered = asked
 
     async def _refresh(self) -> None:
         # The version is read first: a change in between is then read twice instead of missed.

@@ -19,7 +19,7 @@ from homing.engine.core import Core
 from homing.engine.load import AGAIN_MS
 from homing.errors import HomingError, NotFound
 from homing.languages.sentences import say
-from homing.model import id_floor, show_id
+from homing.model import NOT_BOUND, show_id
 from homing.policy.erasure import ErasedIds
 from homing.ports.erasures import Erasable, Erasure, ErasureKind
 
@@ -27,7 +27,6 @@ log = structlog.get_logger("homing.erase")
 
 EVENTS_MAX = 10_000  # erased before a response
 RUNNING_MAX = 1_000  # unfinished erasures that are read at a time
-CLOCKS_MS = 5_000  # how far the clocks of two processes may differ
 STEP_WAIT_S = 0.01  # between two steps, so that other work can run
 AGAIN_MAX_MS = 60_000  # between two tries to remove rows that cannot be removed yet
 
@@ -39,6 +38,7 @@ class Eraser:
         self._admin, self._catalog, self._clock = core.admin, core.catalog, core.clock
         self._ids, self._options, self._ownership = core.ids, core.options, core.ownership
         self._hashes: ErasedIds = core.options.erased_ids
+        self._grace = core.grace
         self._task: asyncio.Task[None] | None = None
         self._asked = asyncio.Event()  # ``take_up`` was called since the jobs were last read
 
@@ -73,9 +73,7 @@ class Eraser:
         self, tenant: str, kind: ErasureKind, *, path: str = "", subject: bytes = b""
     ) -> Erasure:
         now = self._clock.now()
-        # An event that another process has accepted may have an id of a later time.
-        upto_id = id_floor(now + CLOCKS_MS)
-        return Erasure(self._ids.take(now), tenant, kind, path, subject, now, upto_id)
+        return Erasure(self._ids.take(now), tenant, kind, path, subject, now, NOT_BOUND)
 
     async def _erase(
         self, new: Erasure, *, key: str | None = None, earlier: list[bytes] | None = None
@@ -84,17 +82,27 @@ class Eraser:
             erasure = await self._admin.begin_erasure(new, key=key, earlier=earlier or [])
             if erasure.finished_at is not None:
                 return erasure
-            version = erasure.version
-            if not version:
+            await self._catalog.refresh()
+            await self._grace.changed(self._catalog.version)
+            erasure = await self._bound(erasure)
+            if not erasure.version:
                 more = await self._erase_some(erasure)
                 version = await self._admin.hide_erased(erasure.id, more=more)
-            await self._catalog.refresh()
-            self._ownership.notify_peers("catalog")
-            await self._ownership.wait_for_peers(version)
+                await self._catalog.refresh()
+                await self._grace.changed(version)
         finally:  # A failed call may have been committed: then the job finishes the erasure.
             self._ownership.notify_peers("erasures")
             self.take_up()
         return await self.get(erasure.id)
+
+    async def _bound(self, erasure: Erasure) -> Erasure:
+        """The erasure with the last id that it is about: what is accepted later stays.
+
+        Every process acts on it: an event that repeats an erased id is recognised.
+        """
+        if erasure.upto_id != NOT_BOUND:
+            return erasure
+        return await self._admin.bound_erasure(erasure.id)
 
     async def _erase_some(self, erasure: Erasure) -> bool:
         """Erase up to ``EVENTS_MAX`` events; returns whether others match."""
@@ -161,6 +169,9 @@ class Eraser:
         running = await self._admin.running_erasures(limit=RUNNING_MAX)
         if not running:
             return False
+        await self._catalog.refresh()
+        await self._grace.everywhere(self._catalog.version)
+        running = [await self._bound(it) for it in running]
         removed = list(running)
         for erasure in running:
             if erasure.kind is ErasureKind.TENANT:

@@ -7,7 +7,7 @@ clock or an outage of the sender: downtime of the sender drops nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -23,6 +23,7 @@ from homing.engine.settle import Settler
 from homing.errors import HomingError, StaleCatalog, Unavailable
 from homing.model import Lane, Reason, Status, Subscription, bucket_of, id_floor, id_time
 from homing.policy.pause import is_over_age
+from homing.policy.receiver import is_unbound
 from homing.policy.turns import Turns
 from homing.ports import CleanupJob
 from homing.ports.flow import ErasedPlace, Retention
@@ -118,6 +119,7 @@ class Maintenance:
         paused: Callable[[int], int],
     ) -> None:
         self._flow, self._admin, self._clock = core.flow, core.admin, core.clock
+        self._grace = core.grace
         self._catalog, self._options = core.catalog, core.options
         self._dispatcher, self._settler, self._ownership = dispatcher, settler, core.ownership
         self._paused = paused  # the end of the last outage of the sender
@@ -401,6 +403,11 @@ class Maintenance:
                 # The jobs of other buckets are run by their owners.
                 mine = self._ownership.mine
                 cleanup_jobs = [it for it in await self._admin.cleanup_jobs() if mine[it.bucket]]
+                if cleanup_jobs:
+                    await self._catalog.refresh()
+                    # No publish that was matched before these changes is under way.
+                    await self._grace.everywhere(self._catalog.version)
+                    await self._bound_gone(cleanup_jobs)
                 for cleanup_job in cleanup_jobs:
                     await self._step(cleanup_job)
                 released = 0
@@ -415,6 +422,14 @@ class Maintenance:
             except HomingError as error:
                 log.warning("a cleanup job waits for the store", error=str(error))
                 await asyncio.sleep(AGAIN_MS / 1000)
+
+    async def _bound_gone(self, cleanup_jobs: Sequence[CleanupJob]) -> None:
+        """Read up to which id deliveries are cancelled after a 410: to the last one by now."""
+        for number in {it.subscription_id for it in cleanup_jobs}:
+            subscription = self._catalog.get(number)
+            if subscription is not None and is_unbound(subscription):
+                await self._admin.bound_gone(number)
+                await self._catalog.refresh()
 
     async def _release_keys(self) -> int:
         """Unblock keys whose delivery was cancelled or erased; returns how many.

@@ -26,10 +26,10 @@ from homing.engine.publish_queue import PublishQueue
 from homing.errors import (
     DatabaseBehind,
     EventConflict,
+    Fenced,
     FieldProblem,
     HomingError,
     ShuttingDown,
-    StaleCatalog,
     StoreUnavailable,
     TooLarge,
     Unavailable,
@@ -71,7 +71,7 @@ class Publisher:
     def __init__(self, core: Core) -> None:
         self._flow, self._clock, self._catalog = core.flow, core.clock, core.catalog
         self._ids, self._fan_out, self._options = core.ids, core.fan_out, core.options
-        self._tracing = core.tracing
+        self._tracing, self._grace = core.tracing, core.grace
         self._waiting = PublishQueue[_Waiting](core.options.publish_events_max)
         self._commits: dict[asyncio.Task[None], int] = {}  # running, oldest first: since when
         self._gathering: asyncio.Task[None] | None = None  # the commit that takes waiting publishes
@@ -306,13 +306,14 @@ class Publisher:
             self._gathered()
             if not group:
                 return [], [], Published([]), 0
-            version = self._catalog.version
+            version, fence = self._catalog.version, self._grace.fence
             try:
-                published = await self._flow.publish(
-                    staged, catalog_version=version, number=self._ids.take(now)
-                )
-            except StaleCatalog:
-                await self._catalog.refresh()
+                with self._grace.group(version, fence):
+                    published = await self._flow.publish(
+                        staged, number=self._ids.take(now), fence=fence
+                    )
+            except Fenced:
+                await self._grace.act_again(fence)
                 continue
             except DatabaseBehind as error:
                 self.on_behind(error)

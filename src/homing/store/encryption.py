@@ -19,8 +19,8 @@ from homing.policy.audit import KEY_BYTES, Head, head_mac
 from homing.policy.encryption import NONCE_BYTES, KeyRing
 from homing.policy.encryption_keys import key_id
 from homing.policy.hash_keys import HashKey, HashKeys
-from homing.policy.notices import NoticeTarget
-from homing.ports import AdminStore, EncryptionStore, NoticeStore, ReplayJob, ViewStore
+from homing.policy.notices import Notice, NoticeTarget
+from homing.ports import AdminStore, EncryptionStore, NewEvent, NoticeStore, ReplayJob, ViewStore
 from homing.ports.audit import AuditStore
 from homing.ports.encryption import Claim, Rewrite
 from homing.ports.erasures import TenantChanges
@@ -232,6 +232,29 @@ class EncryptedAdmin(_Wrapper):
         )
         return self._fields.decrypt(stored)
 
+    async def subscription_gone(
+        self,
+        subscription: Subscription,
+        *,
+        cleanup_job_id: int,
+        notices: Sequence[NewEvent],
+        for_people: Sequence[Notice],
+        bucket: int,
+        epoch: int = 0,
+    ) -> Subscription:
+        stored = await self._store.subscription_gone(
+            self._fields.encrypt(subscription),
+            cleanup_job_id=cleanup_job_id,
+            notices=notices,
+            for_people=for_people,
+            bucket=bucket,
+            epoch=epoch,
+        )
+        return self._fields.decrypt(stored)
+
+    async def bound_gone(self, subscription_id: int) -> Subscription:
+        return self._fields.decrypt(await self._store.bound_gone(subscription_id))
+
     async def tenant_changes(self, version: int) -> TenantChanges:
         found = await self._store.tenant_changes(version)
         return replace(found, hash_keys=self._fields.decrypt_hash_keys(found.hash_keys))
@@ -393,7 +416,9 @@ class EncryptionKeys:
 
     @transaction()
     async def claim_keys(self, tx: Tx, names: Sequence[str]) -> Claim:
-        await tx.one("catalog_lock")  # Two processes that start for the first time take turns.
+        await tx.one(
+            "name_lock", name="first start"
+        )  # Two processes that start for the first time take turns.
         known: dict[str, int] = dict(await tx.all("encryption_keys"))
         missing = tuple(name for name in known if name not in names)
         if missing:
@@ -453,7 +478,9 @@ class EncryptionKeys:
 
     @transaction()
     async def make_hash_key(self, tx: Tx, key: HashKey) -> list[HashKey]:
-        await tx.one("catalog_lock")  # Of the processes that start at once, one makes it.
+        await tx.one(
+            "name_lock", name="first start"
+        )  # Of the processes that start at once, one makes it.
         if not await erasures.hash_keys(tx):
             await tx.all("hash_key_add", name=key.name, value=key.value)
         return await erasures.hash_keys(tx)

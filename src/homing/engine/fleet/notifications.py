@@ -35,6 +35,7 @@ class PeerMessage(Struct, frozen=True, omit_defaults=True):
     work: list[Place] = []
     changed: list[Place] = []
     topics: list[str] = []
+    acts: int = 0  # the version of the catalog on which the sender acts
     since: list[From] = []  # of ``work``: which of its deliveries are new
 
 
@@ -46,10 +47,12 @@ class PeerNotifier:
         self._work: dict[Place, From] = {}
         self._changed: dict[Place, None] = {}
         self._topics: dict[str, None] = {}
+        self._acts = 0
         self._task: asyncio.Task[None] | None = None
         self.on_work: Callable[[int, int, int, int], None]
         self.on_changed: Callable[[int, int], None]
         self.on_topic: Callable[[str], None]
+        self.on_acts: Callable[[int, int], None]  # with the process
 
     def work(self, bucket: int, endpoint_id: int, due_at: int = 0, position: int = 0) -> None:
         place = bucket, endpoint_id
@@ -66,13 +69,17 @@ class PeerNotifier:
         self._topics[topic] = None
         self._go()
 
+    def acts(self, version: int) -> None:
+        self._acts = version
+        self._go()
+
     def _go(self) -> None:
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._send_all())
 
     async def _send_all(self) -> None:
         try:
-            while self._work or self._changed or self._topics:
+            while self._work or self._changed or self._topics or self._acts:
                 texts = [msgspec.json.encode(it).decode() for it in self._messages()]
                 try:
                     await self._bus.send(texts)
@@ -87,14 +94,16 @@ class PeerNotifier:
             await asyncio.wait([self._task])
 
     def _messages(self) -> Iterator[PeerMessage]:
-        topics = list(self._topics)
+        topics, acts = list(self._topics), self._acts
         self._topics.clear()
+        self._acts = 0
         for _ in range(MESSAGES_MAX):
             work = _take(self._work)
             changed = _take(self._changed)
-            if work or changed or topics:
-                yield PeerMessage(self._me, list(work), list(changed), topics, list(work.values()))
-            topics = []
+            if work or changed or topics or acts:
+                due = list(work.values())
+                yield PeerMessage(self._me, list(work), list(changed), topics, acts, due)
+            topics, acts = [], 0
         self._work.clear()
         self._changed.clear()
 
@@ -113,6 +122,8 @@ class PeerNotifier:
             self.on_changed(bucket, endpoint_id)
         for topic in message.topics:
             self.on_topic(topic)
+        if message.acts:
+            self.on_acts(message.sender, message.acts)
 
 
 def _take(places: dict[Place, Any]) -> dict[Place, Any]:
