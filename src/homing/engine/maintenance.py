@@ -400,14 +400,7 @@ class Maintenance:
             try:
                 # A change whose reply was lost may have been written: the catalog is read first.
                 await self._catalog.refresh()
-                # The jobs of other buckets are run by their owners.
-                mine = self._ownership.mine
-                cleanup_jobs = [it for it in await self._admin.cleanup_jobs() if mine[it.bucket]]
-                if cleanup_jobs:
-                    await self._catalog.refresh()
-                    # No publish that was matched before these changes is under way.
-                    await self._grace.everywhere(self._catalog.version)
-                    await self._bound_gone(cleanup_jobs)
+                cleanup_jobs = await self._begun_cleanup_jobs()
                 for cleanup_job in cleanup_jobs:
                     await self._step(cleanup_job)
                 released = 0
@@ -422,6 +415,23 @@ class Maintenance:
             except HomingError as error:
                 log.warning("a cleanup job waits for the store", error=str(error))
                 await asyncio.sleep(AGAIN_MS / 1000)
+
+    async def _begun_cleanup_jobs(self) -> list[CleanupJob]:
+        """The jobs of this process's buckets whose changes all processes act on."""
+
+        async def found() -> list[CleanupJob]:
+            mine = self._ownership.mine  # The jobs of other buckets are run by their owners.
+            return [it for it in await self._admin.cleanup_jobs() if mine[it.bucket]]
+
+        asked = await found()
+        if not asked:
+            return []
+        await self._catalog.refresh()
+        # No publish that was matched before these changes is under way.
+        await self._grace.everywhere(self._catalog.version)
+        await self._bound_gone(asked)
+        ids = {it.id for it in asked}
+        return [it for it in await found() if it.id in ids]  # Changes may have altered them.
 
     async def _bound_gone(self, cleanup_jobs: Sequence[CleanupJob]) -> None:
         """Read up to which id deliveries are cancelled after a 410: to the last one by now."""
