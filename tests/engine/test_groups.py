@@ -13,6 +13,7 @@ from engine.world import MINUTE, SECOND, World, live
 from homing.engine.options import EngineOptions
 from homing.engine.publish import PublishResult
 from homing.errors import StoreUnavailable, TooLarge
+from homing.model import WIDE_NODES, id_time
 from homing.policy.admission import EventDraft
 from homing.ports import NewEvent
 
@@ -174,3 +175,13 @@ def test_a_commit_that_is_cancelled_begins_no_other() -> None:
         assert begun == 2
 
     live(story)
+
+
+def test_no_id_is_stored_before_its_time() -> None:
+    async def story(world: World) -> None:
+        for number in range(20):
+            await world.subscribe(f"https://{number}.example/", "a.b")
+        await world.engine.publish([draft(f"k{number}") for number in range(1_000)])
+        assert id_time(await world.flow.last_id()) <= world.clock.now()
+
+    live(story, EngineOptions(node=WIDE_NODES))

@@ -10,12 +10,12 @@ import pytest
 from msgspec.structs import replace
 
 from homing.errors import Fenced, LostLeases, Unavailable
-from homing.model import id_floor
+from homing.model import NODES, id_floor
 from homing.policy.receiver import set_gone
 from homing.ports import Member, SettleBatch
 from homing.store.admin import Admin
-from homing.store.flow import Flow
-from homing.store.leases import NODE_REST_MS, NODES, Leases
+from homing.store.flow import LATEST_NODE, Flow
+from homing.store.leases import NODE_REST_MS, Leases
 from homing.store.postgres import PostgresDb
 from homing.store.tx import Db
 from homing.store.views import Views
@@ -50,6 +50,12 @@ async def joined(leases: Leases, name: str = "a:1", *, delivers: bool = True) ->
     return await leases.join(name=name, role="both", delivers=delivers, lease_ms=LEASE)
 
 
+async def put_processes(db: Db, nodes: range, now: int) -> None:
+    """Processes that have left a moment ago."""
+    rows = [(10_000 + it, it, f"old:{it}", "both", -1, now, now) for it in nodes]
+    await db.run(lambda tx: tx.insert("process", rows))
+
+
 async def pending_ids(db: Db) -> list[int]:
     return [row[0] for row in await every(db, "pending")]
 
@@ -74,20 +80,26 @@ async def test_a_cell_takes_only_its_own_nodes(leases: Leases) -> None:
         await leases.join(**common)  # type: ignore[arg-type]
 
 
-async def test_a_node_is_used_again_only_when_none_is_new_and_long_after(
-    leases: Leases, time: Time
-) -> None:
-    first = await joined(leases)
+async def test_the_lowest_node_that_has_rested_is_taken(leases: Leases, time: Time) -> None:
+    first, second = await joined(leases), await joined(leases, "a:2")
     await leases.leave(first.id)
-    for number in range(1, NODES):
-        time.now += 1
-        assert (await joined(leases, f"a:{number}")).node == number
-    with pytest.raises(Unavailable):
-        await joined(leases)
-    time.now += NODE_REST_MS + LEASE
-    again = await joined(leases)
+    assert (await joined(leases, "a:3")).node == 2, "the first rests for a minute"
+    time.now += NODE_REST_MS
+    again = await joined(leases, "a:4")
     assert again.node == first.node
     assert await leases.renew(first.id, delivers=True, lease_ms=LEASE) is None
+    assert second.node == 1
+
+
+async def test_a_thousand_processes_and_their_restarts_within_a_minute_get_nodes(
+    db: Db, leases: Leases, time: Time
+) -> None:
+    await put_processes(db, range(1_000), time.now)
+    first = await joined(leases)
+    assert first.node == 1_000
+    await put_processes(db, range(1_001, 2_000), time.now)
+    assert (await joined(leases)).node == 2_000
+    assert LATEST_NODE > NODES, "each of them has rows of its own in the ledger"
 
 
 async def test_what_is_free_is_taken_once(leases: Leases) -> None:

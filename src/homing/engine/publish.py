@@ -370,9 +370,17 @@ class Publisher:
                 _fail(waiting, TooLarge(detail))
                 continue
             staged.append(events)
+        sliced = await self._waited_for_ids() or sliced
         if sliced:
             self._put_back(group, staged, versions)
         return now, staged
+
+    async def _waited_for_ids(self) -> bool:
+        """Let no id be stored before its time; returns whether that took a while."""
+        ahead_ms = self._ids.ahead_ms(self._clock.now())
+        if ahead_ms:
+            await asyncio.sleep(ahead_ms / 1000)
+        return ahead_ms > 0
 
     def _refuse_moved(self, group: list[_Waiting], staged: list[list[NewEvent]]) -> None:
         """Refuse publishes of tenants that have begun to move to another installation."""

@@ -64,7 +64,7 @@ T = TypeVar("T")
 
 PROBE_SCAN_MAX = 2_000  # Rows past their window that a probe skips; expiry removes them.
 PROBE_FAIR_SCAN_MAX = 20  # The same, in each fair group.
-LATEST_NODE = 1_000  # above the nodes of processes
+LATEST_NODE = 1 << 20  # above the nodes of processes
 
 
 class Flow:

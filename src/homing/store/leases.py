@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from homing.errors import LostLeases, Unavailable
-from homing.model import NODE_BITS
+from homing.model import NODES
 from homing.ports import Acting, DatabaseTime, FleetState, Lease, Member
 from homing.store import acceptance
 from homing.store.catalog_versions import raise_catalog_above
@@ -19,7 +19,6 @@ from homing.store.tx import Db, Row, Tx, transaction
 
 TIME_READS = 3
 
-NODES = 1 << NODE_BITS
 LEASE_MAX_MS = 120_000  # No setting allows a longer one.
 NODE_REST_MS = (
     60_000  # after a process's lease has ended, until another process may use its node number
@@ -223,16 +222,17 @@ async def _raise_fence(tx: Tx, node: int) -> int:
 
 
 def _free_node(known: Sequence[Member], now: int, nodes: Sequence[int]) -> int:
-    """One of these node numbers that was never used, else the one that was left longest ago."""
-    unused = set(nodes) - {it.node for it in known}
-    if unused:
-        return min(unused)
-    oldest = min((it for it in known if it.node in nodes), key=lambda it: it.expires_at)
-    if oldest.expires_at > now - NODE_REST_MS:
+    """The lowest of these numbers that no process has had in the last minute.
+
+    Each number has rows of its own in the ledger, so no more of them are used than needed.
+    """
+    taken = {it.node for it in known if it.expires_at > now - NODE_REST_MS}
+    free = next((it for it in nodes if it not in taken), None)
+    if free is None:
         raise Unavailable(
             f"All {len(nodes)} node numbers are in use, or were a minute ago: stop a process first."
         )
-    return oldest.node
+    return free
 
 
 async def _gone(tx: Tx, owners: Sequence[int], now: int) -> set[int]:

@@ -20,7 +20,7 @@ SELECT 1 FROM (SELECT pg_advisory_xact_lock(7239140554)) AS held;
 SELECT {process} FROM process ORDER BY id;
 
 -- name: process_replace
--- The node number that was left longest ago goes to a new process.
+-- A node number that has rested goes to a new process.
 DELETE FROM process WHERE node = :node;
 
 -- name: process_renew
