@@ -803,7 +803,7 @@ class Checker(Watch):
         self.reference.say(f"deleted {subscription_id}")
 
     def _told_subscriptions_since(
-        self, memory: Memory, _: int, *, result: list[Subscription]
+        self, memory: Memory, _: int, *, result: list[Subscription], **__: int
     ) -> None:
         memory.catalog.update((it.id, it) for it in result)
 

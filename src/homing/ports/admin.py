@@ -8,6 +8,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from homing.model import (
+    NOT_BOUND,
     Attempt,
     Delivery,
     Endpoint,
@@ -132,8 +133,10 @@ class AdminStore(Protocol):
     async def keep_policies(self, policies: Sequence[Schedule]) -> None:
         """Remember policies of the settings."""
 
-    async def subscriptions_since(self, version: int) -> list[Subscription]:
-        """Subscriptions changed after this version, deleted ones included."""
+    async def subscriptions_since(
+        self, version: int, *, after_id: int = NOT_BOUND, limit: int = NOT_BOUND
+    ) -> list[Subscription]:
+        """Subscriptions changed after this version and id, in that order, deleted ones included."""
 
     async def create_subscription(
         self,

@@ -111,8 +111,10 @@ class Admin:
         return CatalogNotes(targets is not None, types, found[0])
 
     @transaction(read_only=True)
-    async def subscriptions_since(self, tx: Tx, version: int) -> list[Subscription]:
-        found = await tx.all("subscriptions_since", version=version)
+    async def subscriptions_since(
+        self, tx: Tx, version: int, *, after_id: int = NOT_BOUND, limit: int = NOT_BOUND
+    ) -> list[Subscription]:
+        found = await tx.all("subscriptions_since", version=version, after_id=after_id, limit=limit)
         return [rows.subscription(row) for row in found]
 
     @transaction()

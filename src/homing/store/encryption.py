@@ -14,7 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from homing.errors import BadSetting
-from homing.model import SPEC, Endpoint, Kind, Secret, SigningKeys, Subscription, show_id
+from homing.model import NOT_BOUND, SPEC, Endpoint, Kind, Secret, SigningKeys, Subscription, show_id
 from homing.policy.audit import KEY_BYTES, Head, head_mac
 from homing.policy.encryption import NONCE_BYTES, KeyRing
 from homing.policy.encryption_keys import key_id
@@ -171,8 +171,11 @@ class EncryptedAdmin(_Wrapper):
 
     _store: AdminStore
 
-    async def subscriptions_since(self, version: int) -> list[Subscription]:
-        return [self._fields.decrypt(it) for it in await self._store.subscriptions_since(version)]
+    async def subscriptions_since(
+        self, version: int, *, after_id: int = NOT_BOUND, limit: int = NOT_BOUND
+    ) -> list[Subscription]:
+        found = await self._store.subscriptions_since(version, after_id=after_id, limit=limit)
+        return [self._fields.decrypt(it) for it in found]
 
     async def create_subscription(
         self,

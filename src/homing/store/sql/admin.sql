@@ -66,7 +66,9 @@ SELECT version FROM subscription WHERE version > :version AND tenant = :tenant A
 ORDER BY version LIMIT 1;
 
 -- name: subscriptions_since
-SELECT {subscription} FROM subscription WHERE version > :version ORDER BY version, id;
+-- Uses the index on versions.
+SELECT {subscription} FROM subscription WHERE (version, id) > (:version, :after_id)
+ORDER BY version, id LIMIT :limit;
 
 -- name: subscription_by_id
 SELECT {subscription} FROM subscription WHERE id = :id;
