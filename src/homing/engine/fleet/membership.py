@@ -30,6 +30,7 @@ from homing.engine.fleet.notifications import PeerNotifier
 from homing.engine.settle import Settler
 from homing.errors import DatabaseBehind, HomingError, StoreUnavailable
 from homing.model import SPEC, id_floor, id_time
+from homing.policy.quota import Spent
 from homing.policy.shares import BUCKETS, plan, ranges
 from homing.ports import DatabaseTime, FleetState, FleetStore, Member, NotificationBus
 
@@ -123,10 +124,17 @@ class Fleet:
         self._losses = losses
         settler.on_behind = self.behind
         self._left = False
+        self._take_spent: Callable[[], list[Spent]] = list
         self._changes_unread = self._reads_changes = False
         self._version_seen = 0  # the highest version of the catalog that was lost
         core.catalog.on_lost = self._catalog_lost
         self.topics["commit_losses"] = lambda: self._spawn(losses.read_again())
+
+    def share_quotas(
+        self, take: Callable[[], list[Spent]], add: Callable[[Iterable[Spent]], None]
+    ) -> None:
+        """Tell the others once a second what of the quotas was used here, and count their uses."""
+        self._take_spent, self._peers.on_spent = take, add
 
     async def start(self) -> None:
         """Join the fleet and take a share; raises StoreUnavailable."""
@@ -453,6 +461,8 @@ class Fleet:
     async def _poll(self) -> None:
         while True:
             await asyncio.sleep(POLL_EVERY_MS / 1000)
+            if spent := self._take_spent():
+                self._peers.spent(spent)
             try:
                 await self._poll_once()
             except HomingError as error:

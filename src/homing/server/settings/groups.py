@@ -526,7 +526,7 @@ class TenantsSettings(Struct, frozen=True, kw_only=True):
     publish_per_second: Annotated[
         int,
         _number(
-            "Events per second that a tenant may publish, per process; 0: no limit.",
+            "Events per second that a tenant may publish; 0: no limit.",
             0,
             _COUNT_MAX,
             "events",
@@ -547,7 +547,7 @@ class TenantsSettings(Struct, frozen=True, kw_only=True):
     changes_per_minute: Annotated[
         int,
         _number(
-            "Changing calls that the keys and people of a tenant may make in a minute, per process;"
+            "Changing calls that the keys and people of a tenant may make in a minute;"
             " 0: no limit. Each call leaves entries in the audit log.",
             0,
             _COUNT_MAX,
