@@ -51,6 +51,7 @@ class GracePeriod:
         self.fence = 0  # with which publishes are taken
         # Set by the fleet.
         self.wait_for_peers: Callable[[int], Awaitable[None]] = _no_peers
+        self.tell: Callable[[], None] = lambda: None
         self.act_again: Callable[[int], Awaitable[None]] = _never_fenced
         self.end_doubt: Callable[[int], Awaitable[None]] = _no_doubt
 
@@ -121,6 +122,9 @@ class GracePeriod:
     async def changed(self, version: int) -> None:
         """Notify the other processes of a change, and return when all of them act on it."""
         self._ownership.notify_peers("catalog")
+        if self._catalog.version < version:
+            await self._catalog.refresh()
+        self.tell()  # What follows from the change may begin in another process.
         await self.everywhere(version)
 
     def stop(self) -> None:

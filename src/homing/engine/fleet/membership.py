@@ -118,6 +118,7 @@ class Fleet:
         ownership, self._grace = core.ownership, core.grace
         ownership.notify_owner, ownership.notify_owner_of_change = peers.work, peers.changed
         ownership.notify_peers, self._grace.wait_for_peers = peers.topic, barrier.wait
+        self._grace.tell = barrier.tell
         self._grace.act_again = self._grace.end_doubt = self._act_again
         self._settler = settler
         settler.on_lost = self.lose
@@ -479,7 +480,7 @@ class Fleet:
                 changed = version != before.get(topic, 0)
             if changed:
                 self._on_topic(topic)
-        self._barrier.tell()  # A change that was made here is notified to nobody else.
+        self._barrier.tell()
         await self._barrier.store()
         self._read_soon()
         if self._polls % RECENT_EVERY == 0:
