@@ -782,7 +782,7 @@ def _spec() -> dict[str, Field]:
 SPEC = MappingProxyType(_spec())
 
 
-class TlsIdentity(Struct, frozen=True, gc=False):
+class TlsIdentity(Struct, frozen=True, weakref=True):
     """What a connection presents and trusts beyond the default; equal if the fingerprint is."""
 
     fingerprint: str  # SHA-256 of all texts below

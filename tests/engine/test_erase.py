@@ -15,11 +15,13 @@ from engine.world import DAY, HOUR, MINUTE, Hit, Reply, World, always, balanced,
 from homing.engine import erase as erasing
 from homing.engine.options import EngineOptions
 from homing.errors import EventConflict, NotFound, StoreUnavailable
-from homing.model import State, Status
+from homing.model import State, Status, Subscription
 from homing.policy.payload_fields import PayloadFields
 from homing.ports import CleanupStep, ReplayFilter
-from homing.ports.erasures import Erasure
+from homing.ports.erasures import Erasure, ErasureKind
 from homing.sim.loop import START_MS, VirtualClock
+from homing.store.admin import Admin
+from store.build import Maker
 
 URL = "https://receiver.example/hook"
 OTHER = "https://other.example/hook"
@@ -106,6 +108,8 @@ def test_an_erasure_waits_for_the_publishes_that_are_being_written() -> None:
     async def story(world: World) -> None:
         await world.subscribe(URL)
         world.sender.scripts[URL] = always(500)
+        await world.publish(key="first")  # From now on its endpoint is in memory.
+        await world.wait(1_000)
         publish = world.flow.publish
         erasing: list[asyncio.Task[Erasure]] = []
 
@@ -407,5 +411,98 @@ def test_what_cannot_be_removed_yet_is_tried_again_ever_more_rarely_and_delays_n
         assert len(tries) < 70
         await world.wait(MINUTE)
         assert (await world.engine.erasures.get(stuck.id)).finished_at is not None
+
+    live(story)
+
+
+def test_what_a_tenant_makes_right_after_its_erasure_lives_on_every_process() -> None:
+    async def story(world: World) -> None:
+        await world.subscribe(URL, tenant="acme")
+        await world.publish(tenant="acme", key="old")
+        await done(world, await world.engine.erasures.erase_tenant("acme"))
+        await world.subscribe(URL, tenant="acme")
+        world.sender.scripts[URL] = always(500)
+        await world.publish(tenant="acme", key="new", data={"key": "new"})
+        await world.settled()
+        await world.crash()  # The next process reads everything for the first time.
+        world.sender.scripts[URL] = always(204)
+        await world.publish(tenant="acme", key="newer", data={"key": "newer"})
+        await world.wait(10 * MINUTE)
+        found = await world.deliveries(tenant="acme")
+        assert [it.status for it in found] == [Status.DELIVERED] * 2
+        assert {it.event_key for it in found} == {"new", "newer"}
+
+    live(story)
+
+
+@pytest.mark.parametrize("kind", ["field", "tenant"])
+def test_what_is_accepted_after_the_answer_lives_and_is_the_same_event_again(kind: str) -> None:
+    async def story(world: World) -> None:
+        await world.subscribe(URL, tenant="acme")
+        await world.publish(tenant="acme", key="old", data={"customer": "ada"})
+        erasures = world.engine.erasures
+        if kind == "field":
+            erasure = await erasures.erase_field("acme", "data.customer", "ada")
+        else:
+            erasure = await erasures.erase_tenant("acme")
+        first = await world.publish(tenant="acme", key="new", data={"customer": "ada"})
+        assert first.new
+        assert await world.views.event("new", tenant="acme") is not None
+        await done(world, erasure)
+        await world.crash()
+        again = await world.publish(tenant="acme", key="new", data={"customer": "ada"})
+        assert (again.new, again.deliveries) == (False, first.deliveries)
+        event = await world.views.event("new", tenant="acme")
+        assert event is not None
+        await world.wait(1_000)
+        sent = [it.event_key for it in await world.deliveries(tenant="acme")]
+        assert sent == (["new"] if kind == "field" else [])
+
+    live(story, FIELDS)
+
+
+def test_a_tenant_that_is_erased_again_meanwhile_loses_what_came_in_between() -> None:
+    async def story(world: World) -> None:
+        for number in range(20):
+            await world.publish(tenant="acme", key=f"k{number}")
+        first = await world.engine.erasures.erase_tenant("acme")
+        await world.publish(tenant="acme", key="between")
+        again = await world.engine.erasures.erase_tenant("acme")
+        await world.publish(tenant="acme", key="after")
+        assert await world.views.event("between", tenant="acme") is None
+        assert await world.views.event("after", tenant="acme") is not None
+        assert (await done(world, again)).finished_at is not None
+        assert (await done(world, first)).finished_at is not None
+        page, _ = await world.views.events(tenant="acme", event_type=None, before_id=None, limit=9)
+        assert [it.event.key for it in page] == ["after"]
+        await balanced(world)
+
+    live(story, EngineOptions(step_rows=3))
+
+
+def test_an_erasure_between_two_reads_of_the_catalog_is_not_missed() -> None:
+    async def story(world: World) -> None:
+        await world.subscribe(URL, tenant="acme")
+        await world.publish(tenant="acme", key="one")
+        read, other = world.admin.subscriptions_since, Admin(world.db)
+        make = Maker(now=world.clock.now())
+        endpoint = make.endpoint(OTHER, tenant="neighbour")
+
+        async def late(version: int, **page: int) -> list[Subscription]:
+            """Before they are read, another process erases, and changes a subscription."""
+            world.admin.subscriptions_since = read  # type: ignore[method-assign]
+            new = Erasure(make.id(), "acme", ErasureKind.EVENT, "", b"h", world.clock.now())
+            begun = await other.begin_erasure(new, key="one", earlier=[])
+            erased = await other.hide_erased(begun.id, more=False)
+            made = await other.create_subscription(make.subscription(endpoint), endpoint=endpoint)
+            assert made.version > erased
+            return await read(version, **page)
+
+        world.admin.subscriptions_since = late  # type: ignore[method-assign]
+        await world.subscribe(OTHER, tenant="third")
+        catalog = world.engine._core.catalog
+        await catalog.refresh()
+        (erasure,) = await world.admin.running_erasures(limit=9)
+        assert catalog.erased("acme") == erasure.version
 
     live(story)

@@ -63,13 +63,18 @@ def test_a_change_counts_from_the_next_event_on() -> None:
         types, check = world.engine.event_types, world.engine.event_check
         await types.create(described())
         await check.check([draft()])
-        await types.change(
-            "acme", "a.b", lambda it: described(version=it.version, check=Check.WARN)
-        )
+
+        async def warns(it: EventType) -> EventType:
+            return described(version=it.version, check=Check.WARN)
+
+        async def is_off(it: EventType) -> EventType:
+            return described(version=it.version, check=Check.OFF)
+
+        await types.change("acme", "a.b", warns)
         assert not check.passes([draft()])
         warned = await check.check([draft({"id": "x"})])
         assert warned[0].warning.startswith("data does not match its schema: at /id, ")
-        await types.change("acme", "a.b", lambda it: described(version=it.version, check=Check.OFF))
+        await types.change("acme", "a.b", is_off)
         assert await check.check([draft({"id": "x"})]) == [draft({"id": "x"})]
         assert check.passes([draft({"id": "x"})])
 

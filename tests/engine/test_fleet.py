@@ -10,7 +10,9 @@ import pytest
 from engine.fleet_world import LEASE_MS, URL, FleetWorld, at, fleet, two
 from engine.world import MINUTE, SECOND, always, balanced, changed
 from homing.engine.options import EngineOptions
+from homing.errors import StoreUnavailable
 from homing.model import State, Status, bucket_of
+from homing.ports import EndpointStart
 
 
 def test_buckets_are_shared_evenly_and_again_when_one_joins_or_leaves() -> None:
@@ -193,6 +195,38 @@ def test_enable_freeze_and_cancel_act_within_a_second_from_any_machine(cut: bool
         assert len(owner.hits(URL)) == tried
         assert (await world.endpoint(URL)).health.state is State.ENABLED
         await balanced(world)
+
+    fleet(story)
+
+
+def test_an_owner_that_cannot_read_yet_starts_nothing_at_what_another_process_has_frozen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As while the store is busy: it only knows that something has changed."""
+
+    async def refused(_: object) -> list[EndpointStart]:
+        raise StoreUnavailable
+
+    async def story(world: FleetWorld) -> None:
+        await two(world)
+        owner, other, endpoint = await at(world)
+        await world.publish()
+        await world.wait(2 * SECOND)
+        assert len(world.all_hits(URL)) == 1
+        monkeypatch.setattr(owner.engine._dispatcher._loader._flow, "endpoints", refused)
+        await other.engine.freeze(endpoint.id, by="ann")
+        await world.wait(100)
+        for machine in (owner, other):
+            world.engine = machine.engine
+            await world.publish()
+        await world.wait(100)
+        assert len(world.all_hits(URL)) == 1
+        monkeypatch.undo()
+        await world.wait(2 * SECOND)
+        assert len(world.all_hits(URL)) == 1
+        await other.engine.enable(endpoint.id, by="ann")
+        await world.wait(2 * SECOND)
+        assert len(world.all_hits(URL)) == 3
 
     fleet(story)
 

@@ -194,3 +194,48 @@ async def test_a_process_that_hung_during_an_erasure_sends_nothing_of_it_when_it
         line.close()
     sent_late = {it.key for it in receiver.arrivals if it.sent > responded}
     assert not {key for key in sent_late if erased_by(tenant, key)}
+
+
+async def test_an_erased_tenant_is_used_again_at_once_by_servers_that_start_before_and_after(
+    postgres: Server, tmp_path: Path
+) -> None:
+    dsn = await postgres.make()
+    async with asyncio.timeout(WITHIN_S), Receiver().listening() as receiver:
+        first = Process(dsn, tmp_path, "both", 0)
+        second = Process(dsn, tmp_path, "both", 1)
+        try:
+            await first.start()
+            line = first.line()
+            url = f"http://127.0.0.1:{receiver.port}/again"
+            new = {"url": url, "tenant": "again", "types": ["*"]}
+            await ask(line, "POST", "/v1/subscriptions", new)
+            whole = {"tenant": "again", "everything": True}
+            await until_done(line, await ask(line, "POST", "/v1/erasures", whole))
+            made = await ask(line, "POST", "/v1/subscriptions", new)
+            await publish_one(line, "one")
+            await second.start()
+            other = second.line()
+            owned = "SELECT count(*) FROM lease WHERE owner IS NOT NULL GROUP BY owner"
+            while len(await fetch(dsn, owned)) < 2:
+                await asyncio.sleep(0.05)
+            found = await ask(other, "GET", f"/v1/subscriptions/{made['id']}")
+            assert found["active"]
+            for number in range(4):
+                await publish_one(line, f"here-{number}")
+                await publish_one(other, f"there-{number}")
+            await until_sum(other, "again", {"delivered": 9, "pending": 0, "cancelled": 0})
+            assert (await publish_one(other, "one"))["duplicate"]
+            line.close()
+            other.close()
+        finally:
+            await asyncio.gather(*(it.end() for it in (first, second) if it.process))
+    assert {it.key for it in receiver.arrivals} == {
+        "one",
+        *(f"{where}-{number}" for where in ("here", "there") for number in range(4)),
+    }
+
+
+async def publish_one(line: Line, key: str) -> Any:
+    document = {"type": "a.b", "tenant": "again", "id": key, "data": {}}
+    (receipt,) = (await ask(line, "POST", "/v1/events", document))["events"]
+    return receipt

@@ -16,7 +16,7 @@ from fleet.house import Process, Receiver
 from fleet.judge import Arrival
 from fleet.test_erasures import ask, crew_of
 from homing.model import bucket_of
-from homing.policy.shares import BUCKETS
+from homing.policy.bucket_shares import BUCKETS
 from postgres import Server
 
 URLS, KEYS, EVENTS, BATCH = 6, 5, 120, 10  # each key twice in a batch

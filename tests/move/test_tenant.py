@@ -20,7 +20,7 @@ from homing.store.migrate import Execute, RawSql
 from homing.store.move import STAY, tables_of
 from homing.store.postgres import PostgresDb
 from homing.store.sqlite import Lock, SqliteDb
-from homing.store.tenant_rows import AUDIT, INSTALLATION, UNITS
+from homing.store.tenant_rows import AUDIT, INSTALLATION, LINKS, UNITS
 from move.tenants import (
     ACME,
     GLOBEX,
@@ -58,7 +58,7 @@ async def all_tables(db: RawSql) -> set[str]:
 async def test_every_table_is_either_of_tenants_or_of_the_installation(
     postgres: Server, tmp_path: Path
 ) -> None:
-    of_tenants = {table for unit in (*UNITS, AUDIT) for table in unit.tables}
+    of_tenants = {table for unit in (*UNITS, AUDIT, LINKS) for table in unit.tables}
     assert not of_tenants & INSTALLATION
     lite = await SqliteDb.open(tmp_path / "homing.db")
     async with postgres.migrated() as address:

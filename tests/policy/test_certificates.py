@@ -196,7 +196,7 @@ def test_what_cannot_be_used_is_refused_with_its_reason(
 def test_a_short_rsa_key_is_refused() -> None:
     certificate, key = self_signed(rsa.generate_private_key(65537, 1024))
     ((field, reason),) = problems(client_certificate=certificate, client_key=key)
-    assert (field, reason) == ("client_key", "must have at least 2048 bits")
+    assert (field, reason) == ("client_key", "must be an RSA key of 2048 to 4096 bits, not of 1024")
 
 
 def test_an_expired_certificate_is_refused_when_it_is_given_and_not_when_it_is_kept() -> None:

@@ -6,6 +6,8 @@ import time
 
 from homing.policy.changed_text import (
     COMPARED_MAX,
+    CONTEXT,
+    LINES_MAX,
     HeaderChange,
     Line,
     header_changes,
@@ -49,3 +51,19 @@ def test_headers_are_compared_by_name_and_repeated_ones_are_joined() -> None:
         HeaderChange("set-cookie", "x\ny", None),
         HeaderChange("b", None, "2"),
     ]
+
+
+def test_texts_of_many_lines_are_compared_quickly_and_shown_in_part() -> None:
+    before = time.thread_time()
+    old, new = ("\n".join(str(n % count) for n in range(30_000)) for count in (4, 3))
+    assert len(line_changes(old, new)) <= LINES_MAX + 2 * CONTEXT + 2
+    one = "a\n" * 30_000
+    assert [it.kind for it in line_changes(f"{one}b\n{one}", f"{one}c\n{one}")] == [
+        "gap",
+        *["same"] * CONTEXT,
+        "removed",
+        "added",
+        *["same"] * CONTEXT,
+        "gap",
+    ]
+    assert time.thread_time() - before < 0.2

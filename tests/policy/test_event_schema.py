@@ -20,7 +20,6 @@ from homing.policy.event_schema import (
     BadSchema,
     Schema,
     compile_schema,
-    problem_of,
     with_references,
 )
 
@@ -347,13 +346,38 @@ def test_the_library_is_not_imported_without_a_schema() -> None:
     assert done.stdout.strip() == "False"
 
 
-def test_a_sample_must_match_its_schema() -> None:
-    assert problem_of('{"type": "integer"}', "1") is None
-    assert problem_of('{"type": "integer"}', "") is None
-    field, reason = problem_of('{"type": "integer"}', '"a"') or ("", "")
-    assert field == "sample"
-    assert reason.startswith("must match the schema: ")
-    assert (problem_of('{"type": 1}', "1") or ("", ""))[0] == "schema"
+def _patterns(make: Callable[[int], str], count: int) -> dict[str, Any]:
+    return {"properties": {f"p{number}": {"pattern": make(number)} for number in range(count)}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        _patterns(lambda number: f"(a|b{number})", 1_800),
+        _patterns(lambda number: r"\s{0}" * 38 + str(number), 300),
+        _patterns(lambda number: r"(?i)" + r"\p{Any}{0}" * 17 + str(number), 300),
+        _patterns(lambda number: "(?i:[ -\U0010ffff])" * 10 + str(number), 300),
+        {"patternProperties": {f"^(a|b{number})": True for number in range(1_800)}},
+        _patterns(lambda number: "^" + "[^a]" * 40 + f"({number})", 300),
+        {"pattern": "^" + "[^a]" * 49 + "("},
+        {"$defs": _patterns(lambda number: rf"\w{{{number}}}", 1_800)["properties"]},
+    ],
+)
+def test_a_schema_that_takes_long_to_compile_is_refused_before_it_is_compiled(
+    schema: dict[str, Any],
+) -> None:
+    before = time.thread_time()
+    with pytest.raises(BadSchema):
+        compile_schema(json.dumps(schema))
+    assert time.thread_time() - before < 0.1
+
+
+def test_usual_patterns_are_compiled() -> None:
+    uuid = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
+    compiled(_patterns(lambda _: uuid, 1_000))
+    compiled(_patterns(lambda number: uuid.replace("8", str(8 + number)), 60))
+    compiled(_patterns(lambda number: rf"^\w+@example\.com{number}$", 60))
+    compiled(_patterns(lambda number: f"^(?i)inv-{number}-[a-z]+$", 60))
 
 
 def test_references_of_a_schema_within_a_document() -> None:

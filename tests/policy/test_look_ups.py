@@ -39,7 +39,7 @@ def test_after_many_tenants_that_take_all_they_can_the_next_one_finds_a_thread()
     for n in range(40):
         _wait(queue, f"noisy{n}", 1_000)
         assert _start_all(queue), f"tenant {n} started nothing"
-    assert queue.free > 0
+    assert queue.threads.free > 0
 
 
 def test_tenants_take_turns_whatever_they_have_waiting() -> None:
@@ -65,7 +65,7 @@ def test_a_name_that_two_tenants_wait_for_starts_with_whoever_has_a_turn() -> No
     assert queue.start() is None
     queue.join("quiet", "shared")
     assert queue.start() == ("quiet", "shared")
-    assert queue.held["quiet"] == 1
+    assert queue.threads.held_by("quiet") == 1
     assert queue.start() is None, "and it is looked up once"
 
 
@@ -103,11 +103,11 @@ def test_the_books_balance_whatever_is_asked(steps: list[tuple[str, str, int]]) 
             held[by] += 1
             for other in TENANTS:
                 waiting[other, started] = 0
-        assert +held == Counter(queue.held)
-        assert queue.free == 8 - held.total()
+        assert all(queue.threads.held_by(tenant) == held[tenant] for tenant in TENANTS)
+        assert queue.threads.free == 8 - held.total()
         assert len(queue) == len({name for (_, name), count in waiting.items() if count})
         asking = {tenant for (tenant, _), count in waiting.items() if count}
-        assert not any(held[tenant] == 0 for tenant in asking) or queue.free == 0
+        assert not any(held[tenant] == 0 for tenant in asking) or queue.threads.free == 0
 
 
 def test_an_entry_is_remembered_until_its_time_ends() -> None:

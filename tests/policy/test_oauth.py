@@ -310,16 +310,16 @@ def test_the_token_url_has_a_normal_form_and_is_asked_for_at_the_door_once() -> 
 @pytest.mark.parametrize(
     ("key", "reason"),
     [
-        ("no key", "must be a PEM private key"),
+        ("no key", "must be a private key in PEM"),
         (
             "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----",
-            "must be a PEM private key",
+            "must be a key that can sign",
         ),
-        (public_pem(RSA), "must be a PEM private key"),
+        (public_pem(RSA), "must be a private key in PEM"),
         (pem(ed25519.Ed25519PrivateKey.generate()), "must be a PEM private key"),
         (pem(ec.generate_private_key(ec.SECP384R1())), "must be a PEM private key"),
         (pem(rsa.generate_private_key(65537, 1024)), "must be an RSA key of 2048 to 4096 bits"),
-        (pem(EC, b"passphrase"), "must not be encrypted"),
+        (pem(EC, b"passphrase"), "is encrypted"),
     ],
 )
 def test_a_key_that_cannot_sign_is_refused_with_the_reason(key: str, reason: str) -> None:

@@ -17,6 +17,7 @@ from homing.model import Failure
 from homing.net import dial
 from homing.net.resolver import Address, Resolver
 from homing.net.sender import HttpSender, SenderOptions
+from homing.net.tls import BoundedContext, client_context
 from homing.net.trouble import Trouble
 from homing.policy.reach import Reach
 from homing.testing import KEY, running_server
@@ -247,8 +248,8 @@ async def schemas(*, examples: int, seed: int) -> Toll:
 # --- whom we send to ------------------------------------------------------------------------
 
 
-def _trusts_all() -> ssl.SSLContext:
-    context = ssl.create_default_context()
+def _trusts_all() -> BoundedContext:
+    context = client_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
 

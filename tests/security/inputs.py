@@ -23,6 +23,9 @@ from homing.policy.admission import (
     merge_pairs,
     read_time,
 )
+from homing.policy.chains import weigh
+from homing.policy.changed_text import line_changes
+from homing.policy.event_schema import _is_simple
 from homing.policy.exact import JsonWalk
 from homing.policy.filters import read_affordable
 from homing.policy.filters_reading import SLICE_STEPS, OutOfSteps, Reading
@@ -47,6 +50,7 @@ from homing.policy.workfront import collapse
 from homing.sim.read import read_scenario
 from homing.web.api.publish import read_drafts
 from homing.web.body import decode
+from homing.web.dashboard.characters import visible
 from homing.web.dashboard.cookies import read_cookie
 from homing.web.dashboard.forms import read_form
 from homing.web.dashboard.pages.deliveries import pretty
@@ -140,6 +144,10 @@ def _read_in_slices(data: bytes) -> object:
     while not slices.complete:
         slices.read(SLICE_STEPS)
     return slices.value
+
+
+def _changed(texts: tuple[str, str]) -> object:
+    return line_changes(*texts)
 
 
 def _responded(data: bytes) -> None:
@@ -285,6 +293,11 @@ INPUTS = (
     Input("data read in slices", _read_in_slices, _list(b'{"a":[1.5,"b"]}')),
     Input("data of any depth", _read_in_slices, lambda n: b"[" * n + b"]" * n),
     Input("data on a page", pretty, _list(b"[[1]]")),
+    Input("lines that changed", _changed, lambda n: ("a\nb\n" * n, "a\nc\n" * n)),
+    Input("a few lines that changed", _changed, lambda n: ("a\n" * n + "b", "a\n" * n + "c")),
+    Input("hidden characters on a page", visible, lambda n: "\xad" * n),
+    Input("a pattern of a schema", _is_simple, lambda n: "^" + "[^a]" * n + "("),
+    Input("certificates", weigh, lambda n: bytes.fromhex("551d1e048201005a") * n),
     Input("deep data on a page", pretty, lambda n: b"[" * n + b"]" * n),
     # Responses of receivers, and of this server to the client.
     Input("headers of a response", _responded, lambda n: _HEAD + b"a: b\r\n" * n),

@@ -5,16 +5,16 @@ from __future__ import annotations
 from homing.cli.main import main
 from homing.net import resolver
 from homing.policy import look_ups
+from homing.policy.share import Share
 
 THREADS = 32
 
 
-def _whoever_comes_first(held: int, *, free: int, reserve: int) -> bool:
-    del held, reserve
-    return free > 0
+def _whoever_comes_first(total: int) -> Share:
+    return Share(total, weight=total)
 
 
-look_ups.has_share = _whoever_comes_first
+look_ups._share = _whoever_comes_first
 resolver.KNOWN_S_MAX = resolver.FAILED_S_MAX = 0.0
 resolver.Resolver.__init__.__kwdefaults__ |= {"threads_max": THREADS}  # type: ignore[operator]
 

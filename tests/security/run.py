@@ -19,6 +19,7 @@ from pathlib import Path
 
 import structlog
 
+from security.at_limits import at_limit_parts
 from security.clock_steps import clock_step_parts
 from security.dead_hosts import dead_host_parts
 from security.dear_filters import dear_filter_parts
@@ -51,6 +52,7 @@ PARTS: tuple[Callable[..., list[Part]], ...] = (
     refusing_parts,
     stall_parts,
     dear_filter_parts,
+    at_limit_parts,
 )
 
 

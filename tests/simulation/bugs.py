@@ -338,7 +338,7 @@ BUGS = [
     ),
     fleet_bug(
         "cleanup jobs are run by any process that finds them",
-        replace(MAINTENANCE, "Maintenance._run_cleanup_jobs", "mine[it.bucket]", "True"),
+        replace(MAINTENANCE, "Maintenance._begun_cleanup_jobs", "mine[it.bucket]", "True"),
     ),
     fleet_bug(
         "a fleet takes rows a second before they are due",
@@ -357,9 +357,9 @@ BUGS = [
         "look-ups go to whoever comes first",
         replace(
             "homing.policy.look_ups",
-            "has_share",
-            "free > 0 if held == 0 else SHARE_OF_FREE * held < free - reserve",
-            "free > 0",
+            "_share",
+            "Share(total, weight=SHARE_OF_FREE, reserve=total // RESERVE_OF_ALL)",
+            "Share(total, weight=total)",
         ),
     ),
     bug(

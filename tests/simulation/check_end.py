@@ -11,7 +11,7 @@ from operator import sub
 
 from homing.errors import HomingError
 from homing.model import Attempt, Delivery, Endpoint, Outcome, Status, id_time
-from homing.policy.shares import BUCKETS
+from homing.policy.bucket_shares import BUCKETS
 from homing.ports import DeliveryRow
 from homing.store.admin import Admin
 from homing.store.attempts import of_delivery

@@ -2,7 +2,8 @@
 
 Every event has a token of its own in its id and data. From the response to an erasure on, no
 request may have the token of an event that it covers. At the end no table has such a token, no row
-belongs to an event that is gone, the ledger balances, and events that nobody erased are delivered.
+belongs to an event that is gone, the ledger balances, and events that nobody erased are delivered:
+also those of a tenant that is erased, and used again from the response on.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
@@ -33,8 +34,9 @@ TENANTS = ("a", "b")
 CUSTOMERS = ("ada", "bob", "cem")
 URLS = 3
 STEPS = 40
-COVERED_MS = 10_000  # after an erasure begins: an event may be covered by it, or not
+TRIES = 500  # to find the end of an erasure
 SLOW = {"publish", "due", "take_probe", "settle", "replay_step", "candidates", "erase_events"}
+LATE = {"publish", "take_probe", "candidates"}
 
 
 class Model(Watch):
@@ -42,6 +44,7 @@ class Model(Watch):
 
     def __init__(self) -> None:
         self.published: dict[str, tuple[str, str]] = {}  # token → tenant and customer, answered
+        self.matched: set[str] = set()  # of these, those that have deliveries
         self.erased: set[str] = set()
         self.unsure: set[str] = set()  # tokens of an erasure without a response
         self.sent_tokens: Counter[str] = Counter()
@@ -67,9 +70,10 @@ class Model(Watch):
 class SlowStore:
     """A store whose replies are late or lost now and then."""
 
-    def __init__(self, store: Any, chance: Random) -> None:
-        self._store, self._chance = store, chance
+    def __init__(self, store: Any, chance: Random, late: Random) -> None:
+        self._store, self._chance, self._late = store, chance, late
         self.calm = False
+        self.on_late: Callable[[str], None] = lambda _: None
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
@@ -82,6 +86,9 @@ class SlowStore:
             result = await method(*args, **given)
             if not self.calm:
                 await asyncio.sleep(self._chance.choice((0, 0, 0, 0.001, 0.02, 0.4)))
+                if name in LATE and self._late.random() < 0.2:
+                    self.on_late(name)
+                    await asyncio.sleep(2)  # An erasure may begin and end meanwhile.
                 if name != "settle" and self._chance.random() < 0.02:
                     raise StoreUnavailable  # It was written, and the reply is lost.
             return result
@@ -93,13 +100,17 @@ class ErasureWorld(MortalWorld):
     """A world on slow stores."""
 
     chance: Random
+    late: Random
     calm = False
+
+    def on_late(self, name: str) -> None:
+        """A reply of the store is late."""
 
     def stores(self) -> tuple[FlowStore, AdminStore, ViewStore]:
         flow, admin, views = super().stores()
-        self.slow = [SlowStore(flow, self.chance), SlowStore(admin, self.chance)]
+        self.slow = [SlowStore(it, self.chance, self.late) for it in (flow, admin)]
         for it in self.slow:
-            it.calm = self.calm
+            it.calm, it.on_late = self.calm, self.on_late
         return self.slow[0], self.slow[1], views
 
     def calm_down(self) -> None:
@@ -120,19 +131,23 @@ class Run:
     """One run of a seed."""
 
     def __init__(self, seed: int) -> None:
-        self.chance = Random(f"erasures {seed}")
+        self.seed, self.chance = seed, Random(f"erasures {seed}")
+        self.reuse = Random(f"erased tenants that are used again {seed}")
         self.model = Model()
         self.count = 0
         self.bad: set[str] = set()
-        # Tenant and customer of erasures, and until when new events may be covered, too.
-        self.marks: list[tuple[str, str | None, int]] = []
+        self.publishing: dict[str, str] = {}  # tokens without an answer, and their tenants
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.erasing = 0  # erasures that have no response yet
+        self.subscribed: dict[str, int] = {}  # tenants that nobody erases, and since which event
 
     def receiver(self, hit: Hit) -> Reply:
         return Reply(code=500 if hit.url in self.bad else 200, latency_ms=30)
 
     async def run(self) -> list[str]:
         world = self.world = ErasureWorld(await SqliteDb.open(":memory:"), options(), self.model)
-        world.chance = self.chance
+        world.on_late = self._late  # type: ignore[method-assign]
+        world.chance, world.late = self.chance, Random(f"late replies {self.seed}")
         await world.start()
         world.otherwise = self.receiver
         self.urls = [f"https://{n}.example/" for n in range(URLS)]
@@ -160,6 +175,7 @@ class Run:
     async def _subscribe(self, tenant: str) -> None:
         for n, url in enumerate(self.urls):
             await self.world.subscribe(url, f"t.{n}", tenant=tenant)
+        self.subscribed[tenant] = self.count
 
     async def _try(self, act: Coroutine[Any, Any, None]) -> None:
         with contextlib.suppress(Crashed, HomingError):
@@ -183,23 +199,45 @@ class Run:
         return acts
 
     async def _publish(self) -> None:
+        await self._publish_of(self.chance.choice(TENANTS), self.chance.choice(CUSTOMERS))
+
+    async def _publish_of(self, tenant: str, who: str) -> None:
         self.count += 1
-        token, tenant = f"tok{self.count:05}x", self.chance.choice(TENANTS)
-        who, kind = self.chance.choice(CUSTOMERS), self.kinds(token)
-        data, now = {"token": token, "customer": who}, self.world.clock.now()
-        if any(
-            now <= until and whose == tenant and it in {None, who}
-            for whose, it, until in self.marks
-        ):
+        token = f"tok{self.count:05}x"
+        data, since = {"token": token, "customer": who}, self.subscribed.get(tenant)
+        if self.erasing:
             self.model.unsure.add(token)
-        receipt = await self.world.publish(kind, tenant=tenant, key=token, data=data)
-        if receipt.deliveries:  # Otherwise the tenant was just erased.
-            self.model.published[token] = (tenant, who)
+        self.publishing[token] = tenant
+        try:
+            receipt = await self.world.publish(
+                self.kinds(token), tenant=tenant, key=token, data=data
+            )
+        finally:
+            del self.publishing[token]
+        self.model.published[token] = (tenant, who)
+        if receipt.deliveries:
+            self.model.matched.add(token)
+        elif since is not None and self.subscribed.get(tenant) == since:
+            self.model.wrong.append(f"{token} matches no subscription of {tenant}")
+        row = await self.world.views.event(token, tenant=tenant)
+        if row is None and token not in self.model.unsure:
+            self.model.wrong.append(f"{token} was accepted and is hidden")
+
+    def _late(self, name: str) -> None:
+        """Now and then somebody erases while what was read is on its way."""
+        if name != "publish" and self.reuse.random() < 0.3:
+            task = asyncio.get_running_loop().create_task(self._try(self._erase_field()))
+            self.tasks.add(task)
+            task.add_done_callback(self.tasks.discard)
 
     async def _erase_event(self) -> None:
         number = max(1, self.count + 1 - self.chance.choice((0, 0, 1, 2, 5, 20)))
         token = f"tok{number:05}x"
         tenant = self.model.published.get(token, (self.chance.choice(TENANTS), ""))[0]
+        if self.reuse.random() < 0.5:  # One that is stored, and has no answer yet.
+            await self.world.wait(300)
+            if self.publishing:
+                token, tenant = self.reuse.choice(sorted(self.publishing.items()))
         self.model.unsure.add(token)
         try:
             await self._call(self.world.engine.erasures.erase_event(tenant, token))
@@ -209,28 +247,47 @@ class Run:
 
     async def _erase_field(self) -> None:
         tenant, who = self.chance.choice(TENANTS), self.chance.choice(CUSTOMERS)
-        covered = self._covered(tenant, who)
         erase = self.world.engine.erasures.erase_field(tenant, "data.customer", who)
-        await self._call(erase)
-        self.model.erased |= covered
+        await self._erase(tenant, who, erase)
 
     async def _erase_tenant(self) -> None:
         tenant = self.chance.choice(TENANTS)
-        covered = self._covered(tenant, None)
-        erasure = await self._call(self.world.engine.erasures.erase_tenant(tenant))
-        self.model.erased |= covered
-        while erasure.finished_at is None:
-            await self.world.wait(1_000)
+        self.subscribed.pop(tenant, None)
+        erasure = await self._erase(tenant, None, self.world.engine.erasures.erase_tenant(tenant))
+        while self.reuse.random() < 0.5:  # It is used at once, and erased again.
+            for _ in range(self.reuse.randrange(5)):
+                await self._publish_of(tenant, self.reuse.choice(CUSTOMERS))
+            if self.reuse.random() < 0.5:
+                again = self.world.engine.erasures.erase_tenant(tenant)
+                erasure = await self._erase(tenant, None, again)
+        for _ in range(TRIES):
+            if erasure.finished_at is not None:
+                break
+            await self.world.wait(self.reuse.choice((1, 30, 1_000)))
+            if self.reuse.random() < 0.1:
+                self.world.die()
+                await self.world.start()
             erasure = await self._call(self.world.engine.erasures.get(erasure.id))
+        else:
+            self.model.wrong.append(f"an erasure does not end: {erasure}")
+            return
         await self._subscribe(tenant)
+        for _ in range(self.reuse.randrange(5)):
+            await self._publish_of(tenant, self.reuse.choice(CUSTOMERS))
 
-    def _covered(self, tenant: str, who: str | None) -> set[str]:
-        """The tokens that an erasure covers; those that are being published may be, too."""
+    async def _erase(
+        self, tenant: str, who: str | None, erase: Coroutine[Any, Any, Erasure]
+    ) -> Erasure:
+        """Erase; what is being published meanwhile may be covered, and what comes later is not."""
         covered = self.model.of(tenant, who)
-        latest = range(max(1, self.count - 12), self.count + 13)
-        self.model.unsure |= covered | {f"tok{number:05}x" for number in latest}
-        self.marks.append((tenant, who, self.world.clock.now() + COVERED_MS))
-        return covered
+        self.model.unsure |= covered | self.publishing.keys()
+        self.erasing += 1
+        try:
+            erasure = await self._call(erase)
+        finally:
+            self.erasing -= 1
+        self.model.erased |= covered
+        return erasure
 
     async def _call(self, work: Coroutine[Any, Any, Erasure]) -> Erasure:
         return await self.world.call(work)
@@ -280,7 +337,7 @@ class Run:
                 said.append(f"the ledger does not balance, or something waits: {row}")
         for token in sorted(model.published.keys() - model.erased - model.unsure):
             tenant, _ = model.published[token]
-            if not model.sent_tokens[token]:
+            if token in model.matched and not model.sent_tokens[token]:
                 said.append(f"{token} was not erased and never sent")
             if await world.views.event(token, tenant=tenant) is None:
                 said.append(f"{token} was erased by nobody and is gone")

@@ -5,24 +5,32 @@ Promised: what-homing-promises.md#erasure.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from homing.errors import Conflict, NotFound, TooMany
-from homing.model import NOT_BOUND, Attempt
+from homing.model import Attempt, SigningKeys
 from homing.policy.erasure import ErasedIds
+from homing.policy.event_types import EventType
+from homing.policy.keys import ApiKey, Role
+from homing.policy.notices import NoticeTarget, TargetKind
+from homing.policy.portal import PortalLink, PortalSettings
 from homing.ports import Receipt, Refusal, ReplayFilter, SettleBatch
 from homing.ports.erasures import Erasure, ErasureKind
 from homing.ports.flow import ErasedPlace, Retention
 from homing.store.admin import Admin
 from homing.store.erasures import RUNNING_MAX
 from homing.store.flow import Flow
+from homing.store.keys import Keys
 from homing.store.migrate import Execute
+from homing.store.notices import Notices
+from homing.store.portal import Portal
 from homing.store.tx import Db
 from homing.store.views import Views
-from store.build import NOW, Maker
+from store.build import HOUR, NOW, Maker
 from store.scene import Scene
 
 CANARY = "canary-7f3a"
@@ -30,9 +38,14 @@ IDS = ErasedIds((b"k",))
 LIMIT = 100
 
 
+async def begin(admin: Admin, new: Erasure, **given: Any) -> Erasure:
+    """Begin an erasure as the engine does: its bound is read when all processes act on it."""
+    return await admin.bound_erasure((await admin.begin_erasure(new, **given)).id)
+
+
 def erasure(make: Maker, kind: ErasureKind = ErasureKind.EVENT, **given: Any) -> Erasure:
     number = make.id()
-    fields: dict[str, Any] = {"path": "", "subject": b"", "created_at": NOW, "upto_id": NOT_BOUND}
+    fields: dict[str, Any] = {"path": "", "subject": b"", "created_at": NOW}
     return Erasure(id=number, tenant="acme", kind=kind, **(fields | given))
 
 
@@ -40,7 +53,7 @@ async def erase(db: Db, make: Maker, key: str, *, limit: int = LIMIT) -> Erasure
     """Erase an event as the engine does."""
     admin, hashes = Admin(db), [it.hash for it in IDS.of("acme", key)]
     new = erasure(make, subject=hashes[0])
-    begun = await admin.begin_erasure(new, key=key, earlier=hashes)
+    begun = await begin(admin, new, key=key, earlier=hashes)
     await erase_all(admin, begun, limit=limit)
     await admin.hide_erased(begun.id, more=False)
     found = await admin.erasure(begun.id)
@@ -140,7 +153,7 @@ async def test_an_event_with_many_deliveries_is_erased_in_several_transactions(d
     hashes = [it.hash for it in IDS.of("acme", "big")]
     admin = Admin(db)
     new = erasure(scene.make, subject=hashes[0])
-    begun = await admin.begin_erasure(new, key="big", earlier=hashes)
+    begun = await begin(admin, new, key="big", earlier=hashes)
     assert await erase_all(admin, begun, limit=3) == 3
     found = await admin.erasure(begun.id)
     assert found is not None
@@ -180,7 +193,7 @@ async def test_erasing_twice_returns_the_same_erasure_and_an_unknown_event_is_no
     hashes = [it.hash for it in IDS.of("acme", "k1")]
     new = erasure(scene.make, subject=hashes[0])
     assert (await admin.begin_erasure(new, key="k1", earlier=hashes)).id == first.id
-    await admin.finish_erasure(first.id, now=NOW)
+    await admin.finish_erasure(first, now=NOW)
     again = await admin.begin_erasure(new, key="k1", earlier=hashes)
     assert (again.id, again.finished_at, again.events) == (first.id, NOW, 1)
     with pytest.raises(NotFound):
@@ -198,7 +211,7 @@ async def test_events_with_a_value_are_erased_of_one_tenant_only(db: Db) -> None
     await scene.publish([*events, other, neighbour])
     admin = Admin(db)
     new = erasure(make, ErasureKind.FIELD, path="data.n", subject=b"3" * 16 + one)
-    begun = await admin.bound_erasure((await admin.begin_erasure(new, key=None, earlier=[])).id)
+    begun = await begin(admin, new, key=None, earlier=[])
     late = make.event(scene.sub, key="late")
     late = replace(late, fields=(one,))
     await scene.flow.publish([[late]], number=scene.number())
@@ -279,10 +292,10 @@ async def test_a_tenant_is_hidden_at_once_and_then_erased_with_all_its_rows(db: 
     )
     await admin.log_test(replace(make.attempt(make.delivery(event.event, sub)), detail=CANARY))
     new = erasure(make, ErasureKind.TENANT)
-    begun = await admin.bound_erasure((await admin.begin_erasure(new, key=None, earlier=[])).id)
+    begun = await begin(admin, new, key=None, earlier=[])
     assert begun.version == await admin.catalog_version()
     erased = await admin.tenant_changes(0)
-    assert erased.everything == {"acme": begun.upto_id}
+    assert erased.everything == {"acme": begun.version}
 
     assert await views.event(CANARY, tenant="acme") is None
     assert await views.delivery(delivery.id) is None
@@ -301,7 +314,7 @@ async def test_a_tenant_is_hidden_at_once_and_then_erased_with_all_its_rows(db: 
     left = await everything(db)
     assert CANARY not in left
     assert CANARY.encode().hex() not in left
-    await admin.finish_erasure(begun.id, now=NOW)
+    await admin.finish_erasure(begun, now=NOW)
     assert await views.event("late", tenant="acme") is not None
     assert await views.event(CANARY[:-1], tenant="neighbour") is not None
     assert await counts(db) == (1, 0, 0, 0, 1)
@@ -321,7 +334,7 @@ async def test_a_tenant_may_have_a_bounded_number_of_erasures_that_are_not_finis
             erasure(make, ErasureKind.FIELD, subject=b"x" * 16), key=None, earlier=[]
         )
     other = replace(erasure(make, ErasureKind.FIELD), tenant="neighbour")
-    assert await admin.begin_erasure(other, key=None, earlier=[]) == other
+    assert (await admin.begin_erasure(other, key=None, earlier=[])).id == other.id
 
 
 async def test_retention_removes_the_hashes_of_erased_ids_and_old_erasures(db: Db) -> None:
@@ -329,7 +342,7 @@ async def test_retention_removes_the_hashes_of_erased_ids_and_old_erasures(db: D
     await scene.publish([scene.make.event(scene.sub, key="k1")])
     first = await erase(db, scene.make, "k1")
     admin = Admin(db)
-    await admin.finish_erasure(first.id, now=NOW)
+    await admin.finish_erasure(first, now=NOW)
     assert (await admin.tenant_changes(0)).ids
     await scene.flow.remove_history(before=NOW, limit=LIMIT)
     assert (await admin.tenant_changes(0)).ids
@@ -348,7 +361,7 @@ async def test_what_is_known_of_erased_events_is_kept_as_long_as_their_tenants_e
     await scene.publish([scene.make.event(scene.sub, key=key) for key in keys])
     for key in keys:
         begun = await erase(db, scene.make, key)
-        await admin.finish_erasure(begun.id, now=NOW + 1_000)
+        await admin.finish_erasure(begun, now=NOW + 1_000)
 
     async def forget(keep: Retention) -> int:
         removed, place = 0, ErasedPlace()
@@ -384,7 +397,179 @@ def test_a_hash_of_an_id_depends_on_the_key_the_tenant_and_the_id() -> None:
 
 async def test_new_ids_begin_after_those_of_erasures(db: Db) -> None:
     scene = await Scene(db).begin()
-    begun = await Admin(db).begin_erasure(
-        erasure(scene.make, ErasureKind.TENANT), key=None, earlier=[]
-    )
+    begun = await begin(Admin(db), erasure(scene.make, ErasureKind.TENANT), key=None, earlier=[])
     assert await Flow(db).last_id() == begun.id
+
+
+async def test_a_tenant_that_is_erased_again_meanwhile_is_finished_only_with_all_of_it(
+    db: Db,
+) -> None:
+    make, flow, admin, views = Maker(), Flow(db), Admin(db), Views(db)
+    numbers = iter(range(1, 9))
+
+    async def publish(key: str) -> None:
+        number = next(numbers)
+        await flow.publish([[make.event(key=key)]], number=number)
+
+    await publish("before")
+    first = await begin(admin, erasure(make, ErasureKind.TENANT), key=None, earlier=[])
+    await erase_all(admin, first)
+    await publish("between")
+    again = await begin(admin, erasure(make, ErasureKind.TENANT), key=None, earlier=[])
+    assert again.id == first.id
+    assert again.version > first.version
+    await publish("after")
+    assert await views.event("between", tenant="acme") is None
+    assert not await admin.finish_erasure(first, now=NOW)
+    await erase_all(admin, again)
+    assert await admin.finish_erasure(again, now=NOW)
+    left, _ = await views.events(tenant="acme", event_type=None, before_id=None, limit=9)
+    assert [it.event.key for it in left] == ["after"]
+
+
+@pytest.mark.parametrize("ahead", [-HOUR, HOUR])
+@pytest.mark.parametrize("kind", [ErasureKind.FIELD, ErasureKind.TENANT])
+async def test_an_erasure_goes_by_the_order_of_acceptance_and_by_no_clock(
+    db: Db, kind: ErasureKind, ahead: int
+) -> None:
+    """Two processes whose clocks differ by an hour: one publishes, and the other erases."""
+    publisher, eraser = Maker(now=NOW + ahead), Maker()
+    flow, admin, views = Flow(db), Admin(db), Views(db)
+    numbers, value = iter(range(1, 9)), b"1" * 16
+
+    async def publish(make: Maker, key: str) -> None:
+        event = replace(make.event(key=key), fields=(value,))
+        await flow.publish([[event]], number=next(numbers))
+
+    async def keys() -> set[str]:
+        found, _ = await views.events(tenant="acme", event_type=None, before_id=None, limit=9)
+        searched = await views.events_by_field([value], tenant="acme", limit=9)
+        assert {it.key for it in searched} == {it.event.key for it in found}
+        return {it.event.key for it in found}
+
+    await publish(publisher, "before, there")
+    await publish(eraser, "before, here")
+    new = replace(erasure(eraser, kind), subject=value)
+    begun = await begin(admin, new, key=None, earlier=[])
+    await publish(publisher, "after, there")
+    await publish(eraser, "after, here")
+    later = {"after, there", "after, here"}
+    if kind is ErasureKind.TENANT:
+        assert await keys() == later
+    await erase_all(admin, begun, limit=1)
+    assert await keys() == later
+
+
+async def test_nothing_is_made_for_a_tenant_while_it_is_erased_and_everything_after_it(
+    db: Db,
+) -> None:
+    make, admin, keys = Maker(), Admin(db), Keys(db)
+    endpoint = make.endpoint()
+    sub = await admin.create_subscription(make.subscription(endpoint), endpoint=endpoint)
+    begun = await begin(admin, erasure(make, ErasureKind.TENANT), key=None, earlier=[])
+    with pytest.raises(NotFound):  # by a process that has not read the new version
+        await admin.change_subscription(sub, endpoint=endpoint, cleanup_job_id=make.id())
+    key, link = _key(make), _link(make)
+    target = NoticeTarget(
+        id=make.id(),
+        tenant="acme",
+        kind=TargetKind.WEBHOOK,
+        name="n",
+        address="https://n.example",
+        secret="",
+        kinds=(),
+        quiet_hours="",
+        time_zone="UTC",
+        created_at=NOW,
+        confirmed_at=NOW,
+    )
+    again = make.endpoint()
+    backfill = ReplayFilter(tenant="acme", subscription_id=sub.id, backfill=True)
+
+    async def create_target() -> None:
+        await Notices(db).create_target(target, address=b"a", secret=b"s", now=NOW)
+
+    ways: list[Callable[[], Awaitable[object]]] = [
+        lambda: admin.create_subscription(make.subscription(again), endpoint=again),
+        lambda: admin.set_signing_keys(SigningKeys("acme", ())),
+        lambda: admin.create_event_type(EventType(tenant="acme", name="a.b")),
+        lambda: admin.save_replay_job(make.job(ReplayFilter(tenant="acme"))),
+        lambda: admin.save_backfill(make.job(backfill)),
+        lambda: keys.create_key(key, max_keys=9),
+        lambda: Portal(db).create_link(link, max_live=9, now=NOW, forget_before=0),
+        lambda: Portal(db).set_settings(
+            PortalSettings(tenant="acme", updated_at=NOW), logo=None, keeps_logo=True
+        ),
+        create_target,
+    ]
+    for way in ways:
+        with pytest.raises(Conflict):
+            await way()
+    while not (await admin.erase_rest_of_tenant(begun, limit=9)).done:
+        pass
+    assert await admin.finish_erasure(begun, now=NOW)
+    for way in ways:
+        await way()
+    known = await admin.tenant_changes(0)
+    made = await admin.subscriptions_since(0)
+    assert [it.tenant for it in made] == ["acme"]
+    assert made[0].version > known.everything["acme"]
+
+
+async def test_keys_and_links_that_were_made_before_the_commit_of_an_erasure_do_not_work(
+    db: Db,
+) -> None:
+    make, keys = Maker(), Keys(db)
+    await keys.create_key(_key(make), max_keys=9)
+    link = _link(make)
+    await Portal(db).create_link(link, max_live=9, now=NOW, forget_before=0)
+    version, live = await keys.live_keys()
+    assert len(live) == 1
+    await Admin(db).begin_erasure(erasure(make, ErasureKind.TENANT), key=None, earlier=[])
+    later, live = await keys.live_keys()
+    assert later > version
+    assert live == []
+    opened = await Portal(db).open_link(link.id, given_hash=b"h", session_hash=b"s", now=NOW)
+    assert opened is None
+
+
+def _key(make: Maker) -> ApiKey:
+    return ApiKey(
+        id=make.id(),
+        prefix="aaaaaaaa",
+        hash=b"h",
+        name="a",
+        role=Role.MANAGER,
+        tenant="acme",
+        created_at=NOW,
+    )
+
+
+def _link(make: Maker) -> PortalLink:
+    return PortalLink(
+        id=make.id(),
+        tenant="acme",
+        role=Role.VIEWER,
+        subject="",
+        hash=b"h",
+        made_by="a",
+        key_id=None,
+        created_at=NOW,
+        opens_until=NOW + 1,
+        session_ms=1,
+    )
+
+
+async def test_an_event_of_a_tenant_that_was_erased_is_found_erased_and_changes_no_erasure(
+    db: Db,
+) -> None:
+    make, admin, flow = Maker(), Admin(db), Flow(db)
+    await flow.publish([[make.event(key="k1")]], number=1)
+    begun = await begin(admin, erasure(make, ErasureKind.TENANT), key=None, earlier=[])
+    await erase_all(admin, begun)
+    await admin.finish_erasure(begun, now=NOW)
+    ended = await admin.erasure(begun.id)
+    hashes = [it.hash for it in IDS.of("acme", "k1")]
+    new = erasure(make, subject=hashes[0])
+    assert await admin.begin_erasure(new, key="k1", earlier=hashes) == ended
+    assert await admin.erasure(begun.id) == ended

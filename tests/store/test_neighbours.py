@@ -138,7 +138,7 @@ class Town:
         )
         link: Row = ("viewer", "", b"", "a", None, NOW, NOW, 1, None, None, None, NOW, NOW)
         yield "portal_link", [(make.id(), tenant, *link) for _ in range(count)]
-        done: Row = ("event", "", b"", NOW, 0, 1, 0, 1, 1, 0, NOW)
+        done: Row = ("event", "", b"", NOW, 0, 1, 0, 1, 1, 0, NOW, 0)
         yield "erasure", [(make.id(), tenant, *done) for _ in range(count)]
         who: Row = (NOW, tenant, 7, "a key", tenant, "", "", "keys.create")
         yield (
@@ -152,7 +152,7 @@ class Town:
     async def run_erasures_of_others(self, count: int) -> None:
         """Add erasures of other tenants that are not finished."""
         found = [
-            (self.make.id(), f"n{n}", "field", "", b"", NOW, 0, 0, 0, 0, 0, 0, None)
+            (self.make.id(), f"n{n}", "field", "", b"", NOW, 0, 0, 0, 0, 0, 0, None, 0)
             for n in range(count)
         ]
 
@@ -198,14 +198,14 @@ class Town:
         await self._erase(self._erasure(tenant, ErasureKind.TENANT, b""))
 
     def _erasure(self, tenant: str, kind: ErasureKind, subject: bytes) -> Erasure:
-        number = self.make.id()
-        return Erasure(number, tenant, kind, "", subject, NOW, upto_id=number)
+        return Erasure(self.make.id(), tenant, kind, "", subject, NOW)
 
     async def _erase(
         self, new: Erasure, key: str | None = None, hashes: Any = (), *, once: bool = False
     ) -> None:
         admin = Admin(self.db)
         begun = await admin.begin_erasure(new, key=key, earlier=hashes)
+        begun = await admin.bound_erasure(begun.id)
         events, after_key = await admin.erasable(begun, after_key="", limit=STEP)
         while events:
             hashed = [(it, IDS.of(it.tenant, it.key)[0]) for it in events]
@@ -217,7 +217,7 @@ class Town:
         if begun.kind is ErasureKind.TENANT:
             while not (await admin.erase_rest_of_tenant(begun, limit=STEP)).done:
                 pass
-        await admin.finish_erasure(begun.id, now=NOW)
+        await admin.finish_erasure(begun, now=NOW)
 
 
 async def test_the_work_of_a_tenant_costs_the_same_beside_a_neighbour_with_15_times_as_much(

@@ -17,11 +17,11 @@ from homing.model import id_floor
 from homing.policy.erasure import ErasedIds
 from homing.ports import NewEvent
 from homing.ports.erasures import Erasure, ErasureKind
-from homing.ports.pull import READERS_MAX, PullPage
+from homing.ports.pull import PAGE_BYTES_MAX, READERS_MAX, PullPage
 from homing.store.admin import Admin
 from homing.store.flow import Flow
 from homing.store.postgres import PostgresDb
-from homing.store.pull import PAGE_BYTES_MAX, Pulls
+from homing.store.pull import Pulls
 from homing.store.tx import Db, Tx
 from homing.store.writes import append_events
 from postgres import Server
@@ -194,6 +194,7 @@ async def test_an_erased_event_is_left_out(stream: Stream) -> None:
     hashes = [it.hash for it in ids.of("acme", "k1")]
     erasure = _erasure(stream, ErasureKind.EVENT, subject=hashes[0])
     erasure = await admin.begin_erasure(erasure, key="k1", earlier=hashes)
+    erasure = await admin.bound_erasure(erasure.id)
     events, _ = await admin.erasable(erasure, after_key="", limit=10)
     hashed = [(it, ids.of(it.tenant, it.key)[0]) for it in events]
     await admin.erase_events(erasure.id, hashed, limit=10)
@@ -209,6 +210,7 @@ async def test_erasing_a_tenant_removes_its_streams_and_no_others(stream: Stream
     await admin.create_subscription(other, endpoint=None)
     erasure = _erasure(stream, ErasureKind.TENANT)
     erasure = await admin.begin_erasure(erasure, key=None, earlier=())
+    erasure = await admin.bound_erasure(erasure.id)
     assert await stream.keys() == []  # Hidden at once.
     for _ in range(20):
         done = (await admin.erase_rest_of_tenant(erasure, limit=2)).done
@@ -221,8 +223,7 @@ async def test_erasing_a_tenant_removes_its_streams_and_no_others(stream: Stream
 
 
 def _erasure(stream: Stream, kind: ErasureKind, *, subject: bytes = b"") -> Erasure:
-    number = stream.make.id()
-    return Erasure(number, "acme", kind, "", subject, created_at=NOW, upto_id=number)
+    return Erasure(stream.make.id(), "acme", kind, "", subject, created_at=NOW)
 
 
 @asynccontextmanager

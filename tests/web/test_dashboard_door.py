@@ -65,10 +65,12 @@ def test_a_template_that_fails_is_told_as_a_page(
 ) -> None:
     render = Renderer.render
 
-    async def failing(self: Renderer, template: str, values: dict[str, Any], *more: Any) -> bytes:
+    async def failing(
+        self: Renderer, template: str, values: dict[str, Any], *more: Any, payer: str
+    ) -> bytes:
         if template in broken:
             raise UndefinedError("'secret' is undefined")
-        return await render(self, template, values, *more)
+        return await render(self, template, values, *more, payer=payer)
 
     async def story(house: House) -> None:
         browser = Browser(house.app)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import pytest
 
 from engine.world import Hit, Reply
-from homing.engine import maintenance
+from homing.engine import shared
 from homing.model import Verification
 from homing.ports import Request, Response
 from homing.web.asgi import asgi_app
@@ -150,11 +150,11 @@ class Watched(asyncio.Lock):
 def test_nothing_that_waits_for_a_receiver_holds_a_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Locks are replaced by ones that know their holder; every request looks who sends it."""
     monkeypatch.setattr(asyncio, "Lock", Watched)
-    one_at_a_time = maintenance.TenantSemaphore.one
+    hold = shared.Shared.hold
 
-    def watched_place(self: Any, tenant: str) -> Any:
+    def watched_place(self: Any, tenant: str, amount: int = 1) -> Any:
         holder = asyncio.current_task()
-        place = one_at_a_time(self, tenant)
+        place = hold(self, tenant, amount)
 
         class Place:
             async def __aenter__(self) -> None:
@@ -167,7 +167,7 @@ def test_nothing_that_waits_for_a_receiver_holds_a_lock(monkeypatch: pytest.Monk
 
         return Place()
 
-    monkeypatch.setattr(maintenance.TenantSemaphore, "one", watched_place)
+    monkeypatch.setattr(shared.Shared, "hold", watched_place)
     sent: Counter[str] = Counter()
 
     async def story(house: House) -> None:

@@ -11,6 +11,7 @@ import pytest
 from homing.app import pull as use_cases
 from homing.app.access import Caller
 from homing.engine.options import HOUR_MS, EngineOptions
+from homing.errors import TooMany
 from homing.model import read_id
 from homing.policy.keys import Role
 from web.asgi import Client, Got
@@ -336,5 +337,50 @@ def test_a_subscription_that_can_read_an_event_is_not_said_to_miss_it() -> None:
         key = await house.publish()
         got = await house.client.get(f"/v1/events/{key}")
         assert [it["subscription"] for it in got.json["unmatched"]] == [other.id]
+
+    live(story)
+
+
+def test_streams_that_nobody_reads_hold_no_more_than_the_share_of_their_tenant(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(use_cases, "MEMORY_WAIT_S", 0.01)
+
+    async def story(house: House) -> None:
+        greedy = await Reading.begin(house, tenant="greedy")
+        other = await Reading.begin(house, tenant="other")
+        for tenant in ("greedy", "other"):
+            await house.publish(id="k0", tenant=tenant, data="x" * 1_000_000)
+        pull = house.use_cases.pull
+        held: list[use_cases.Pulled] = []
+        memory = pull._memory.share
+        refused, number = 0, read_id("sub", greedy.id)
+        assert number is not None
+        for _ in range(90):
+            try:
+                held.append(await pull.read(ADMIN, number, reader="r", limit=1))
+            except TooMany:
+                refused += 1
+        assert 10 < len(held) < 20
+        assert refused == 90 - len(held)
+        assert memory.held_by("greedy") <= use_cases.MEMORY_MAX // 2
+        assert await other.keys() == ["k0"]
+        got = await greedy.get()
+        assert got.status == 429
+        assert "read them to the end" in got.json["detail"]
+        held.clear()
+        assert memory.free == memory.total
+        assert await greedy.keys() == ["k0"]
+        stream = await pull.stream(ADMIN, number, reader="r", limit=1)
+        del stream
+        assert memory.free == memory.total
+        stream = await pull.stream(ADMIN, number, reader="r", limit=1)
+        page = await anext(stream)
+        assert memory.held_by("greedy") > 0
+        waiting = asyncio.create_task(cast("Any", anext(stream)))
+        del page
+        await asyncio.sleep(0.1)
+        assert memory.free == memory.total, "a stream that waits holds nothing"
+        waiting.cancel()
 
     live(story)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from typing import Any
 
 import jinja2
 import pytest
 
+from homing.engine.shared import Work
+from homing.languages.language import ENGLISH
 from homing.web.dashboard.files import Files
 from homing.web.dashboard.render import Renderer, Templates
 
@@ -28,9 +31,9 @@ def test_no_template_is_compiled_on_the_event_loop(monkeypatch: pytest.MonkeyPat
 
     async def story() -> None:
         for _ in range(2):
-            renderer = Renderer(Files(), frozenset())
+            renderer = Renderer(Files(), frozenset(), Work(time.thread_time_ns).turn)
             with pytest.raises(jinja2.UndefinedError):  # No page has no values.
-                await renderer.render(PAGE, {})
+                await renderer.render(PAGE, {}, ENGLISH, payer="acme")
 
     asyncio.run(story())
     names = [name for name, _ in compiled]

@@ -25,7 +25,8 @@ MANAGERS = frozenset({Role.ADMIN, Role.MANAGER})
 METRICS = frozenset({Role.ADMIN, Role.METRICS})
 READERS = frozenset({Role.ADMIN, Role.MANAGER, Role.VIEWER})
 
-NO_TENANT = " "  # a name that no tenant can have
+NO_TENANT = " "  # a name that no tenant can have,
+OPERATORS = "*"  # and another one, under which the work for callers of all tenants counts
 
 _S = TypeVar("_S")
 _P = ParamSpec("_P")
@@ -97,6 +98,11 @@ class Caller(Struct, frozen=True):
             raise Forbidden(
                 say("This key may only write to the tenant {tenant}.", tenant=str(self.tenant))
             )
+
+    @property
+    def payer(self) -> str:
+        """Whose share of time its requests use; empty: it has no key, and sees nobody's data."""
+        return OPERATORS if self.tenant is None else self.tenant
 
     def sees(self, tenant: str) -> bool:
         """Whether the caller may see objects of this tenant."""
@@ -197,6 +203,7 @@ async def _paged(caller: Caller, pages: AsyncGenerator[Any]) -> AsyncGenerator[A
         async for page in pages:
             await caller.must_live()
             yield page
+            del page  # Nothing of it is kept in memory while the next one is waited for.
 
 
 def action_of(use_case: Callable[..., Any]) -> str:

@@ -63,6 +63,7 @@ class App:
         self.publishing = Publishing(engine, quotas)
         self.events = Events(views, options.now)
         self.event_types = EventTypes(engine)
+        self.work = engine.work
         self.subscriptions = Subscriptions(engine, views, quotas, options)
         self.signing_keys = SigningKeys(engine)
         self.workfront = WorkfrontSubscriptions(engine, views, self.subscriptions)

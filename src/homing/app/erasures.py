@@ -57,7 +57,11 @@ class Erasures:
         caller.must_be(ADMINS)
         await self._revoke_keys(tenant)
         await self._portal.revoke_all(tenant)
-        return await self._erasures.erase_tenant(tenant)
+        erasure = await self._erasures.erase_tenant(tenant)
+        # Its commit has revoked what was made since the last lines.
+        await self._keys.read_again()
+        self._portal.forget()
+        return erasure
 
     def _problems(self, draft: ErasureDraft) -> tuple[FieldProblem, ...]:
         kinds = {"event": draft.event, "field": draft.field, "everything": draft.everything or None}

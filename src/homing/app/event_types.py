@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from homing.app.access import MANAGERS, NO_TENANT, READERS, Caller, use_case
 from homing.engine.engine import Engine
-from homing.errors import NotFound
+from homing.errors import FieldProblem, Invalid, NotFound
 from homing.languages.sentences import say
 from homing.policy.admission import is_type
 from homing.policy.event_check_rules import CheckRules
-from homing.policy.event_schema import problem_of
-from homing.policy.event_types import EventType, TypePlace, TypeSummary, check_type
+from homing.policy.event_schema import BadSchema, compile_schema
+from homing.policy.event_types import EventType, TypePlace, TypeSummary, type_problems
 
 
 class EventTypes:
@@ -28,8 +28,9 @@ class EventTypes:
         """Describes a type of a tenant's events; raises Invalid, Forbidden or Conflict."""
         owner = caller.tenant_or_default(tenant)
         caller.must_write(owner)
-        checked = check_type(replace(draft, tenant=owner), problem_of=problem_of)
-        return await self._engine.event_types.create(checked)
+        return await self._engine.event_types.create(
+            await self._checked(replace(draft, tenant=owner))
+        )
 
     @use_case(READERS)
     async def page(
@@ -69,7 +70,7 @@ class EventTypes:
         return await self._engine.event_types.change(
             found.tenant,
             found.name,
-            lambda before: check_type(replace(before, **changes), problem_of=problem_of),
+            lambda before: self._checked(replace(before, **changes)),
         )
 
     @use_case(MANAGERS, changes=True)
@@ -81,6 +82,28 @@ class EventTypes:
     def rules_of(self, tenant: str) -> CheckRules:
         """The checks of events whose type has no setting of its own, or is unknown."""
         return self._engine.event_check.rules_of(tenant)
+
+    async def _checked(self, draft: EventType) -> EventType:
+        """The type as it is stored; raises Invalid with every problem.
+
+        To compile the schema and to check the sample are pieces of work of the tenant.
+        """
+        problems = type_problems(draft)
+        if draft.schema and not any(it.field in {"schema", "sample"} for it in problems):
+            try:
+                async with self._engine.work.turn(draft.tenant):
+                    schema = compile_schema(draft.schema)
+                if draft.sample:
+                    async with self._engine.work.turn(draft.tenant):
+                        reason = schema.problem(draft.sample.encode())
+                    if reason:
+                        why = say("must match the schema: {reason}", reason=reason)
+                        problems.append(FieldProblem("sample", why))
+            except BadSchema as error:
+                problems.append(FieldProblem("schema", error.reason))
+        if problems:
+            raise Invalid(problems=tuple(problems))
+        return draft
 
     async def _visible(self, caller: Caller, name: str, tenant: str | None) -> EventType:
         owner = caller.scope_one(tenant)

@@ -15,10 +15,11 @@ from homing.app.deliveries import Deliveries
 from homing.app.endpoints import EndpointListed, Endpoints
 from homing.app.events import Events
 from homing.app.subscriptions import Subscriptions
-from homing.engine.maintenance import TenantSemaphore
+from homing.engine.shared import Shared
 from homing.errors import TooMany
 from homing.languages.sentences import say
 from homing.model import State, Subscription
+from homing.policy.share import Share
 from homing.ports import DeliveryFilter, DeliveryRow, EventRow
 
 ROWS_MAX = 100_000  # of one export
@@ -39,7 +40,7 @@ class OpenExports:
     def __init__(self, now: Callable[[], int]) -> None:
         self._now = now
         self._open: dict[str | None, int] = {}  # tenant → since
-        self._reading = TenantSemaphore(AT_ONCE)
+        self._reading = Shared(Share(AT_ONCE, weight=AT_ONCE))
 
     async def begin(
         self,
@@ -64,7 +65,7 @@ class OpenExports:
         try:
             count, before_id = 0, None
             for _ in range(PAGES_MAX):
-                async with self._reading.one(tenant or ""):
+                async with self._reading.hold(tenant or ""):
                     rows, before_id = await page(before_id)
                 count += len(rows)
                 yield rows

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any
+from weakref import finalize
 
 from msgspec import Struct
 
 from homing.app.access import MANAGERS, READERS, Caller, use_case
 from homing.app.counted_calls import CountedCalls
 from homing.engine.engine import Engine
+from homing.engine.shared import Shared
 from homing.errors import (
     BehindRetention,
     Conflict,
@@ -27,7 +30,7 @@ from homing.model import Event, Subscription, id_floor, show_id
 from homing.policy.pull import CURSOR_RULE, Cursors, reader_problem
 from homing.policy.share import Share
 from homing.ports import ViewStore
-from homing.ports.pull import PullPage, PullReader, PullStore
+from homing.ports.pull import PAGE_BYTES_MAX, PullEntry, PullPage, PullReader, PullStore
 
 WAIT_MS_MAX = 60_000  # that one read waits for an event
 WAITING_MAX = 1_000  # reads that wait at a time, which tenants share
@@ -36,6 +39,22 @@ WAITING_OF_TENANT_MAX = 250  # of one tenant
 WAITING_OF_KEY_MAX = 64  # and of one key
 STREAM_WAIT_MS = 15_000  # after which a quiet stream gets a line, so that nobody closes it
 LIMIT_MAX = 1_000
+EVENT_MEMORY = 1024  # for all of an event but its data
+MEMORY_MAX = 64 * 1024 * 1024  # of pages that were read and are not sent yet, of all tenants,
+MEMORY_RESERVE = 8 * 1024 * 1024  # a part of it for tenants that have none
+MEMORY_WAIT_S = 10.0  # for the share of a tenant whose readers do not take what they asked for
+# A single event of the largest size is a page, too.
+PAGE_MEMORY_MAX = 2 * PAGE_BYTES_MAX + LIMIT_MAX * EVENT_MEMORY
+
+_UNREAD = (
+    "Pages of events that their readers have not taken yet fill the memory of this tenant: read "
+    "them to the end or close their connections, then try again."
+)
+
+
+def _memory_of(entry: PullEntry) -> int:
+    """What an event takes that was read: its data twice, for it is written once more."""
+    return 2 * len(entry.event.data) + EVENT_MEMORY
 
 
 class PulledEvent(Struct, frozen=True, gc=False):
@@ -45,8 +64,12 @@ class PulledEvent(Struct, frozen=True, gc=False):
     event: Event
 
 
-class Pulled(Struct, frozen=True):
-    """The next events of a subscription."""
+class Pulled(Struct, frozen=True, weakref=True):
+    """The next events of a subscription.
+
+    While anything refers to them, they count for the memory of the tenant: drop a page that is sent
+    before the next one is read.
+    """
 
     events: list[PulledEvent]
     cursor: str  # to go on after
@@ -87,6 +110,7 @@ class Pull:
         self._store, self._reads, self._cursors = parts.store, parts.views, parts.cursors
         self._waiting = Share(WAITING_MAX, reserve=WAITING_MAX // WAITING_RESERVE)
         self._waiting_of_key: Counter[tuple[str, int | None]] = Counter()
+        self._memory = Shared(Share(MEMORY_MAX, reserve=MEMORY_RESERVE))
 
     @use_case(READERS)
     async def read(
@@ -114,15 +138,15 @@ class Pull:
             made = await self._store.begin_reader(subscription.id, reader, now=now)
             if made.created_at == now:
                 self._count(caller, Pull.read, subscription, reader)
-        page = await self._page(subscription, reader, place, limit)
-        if page.upto == page.head and not page.entries and wait_ms > 0:
+        page, head = await self._page(subscription, reader, place, limit)
+        if not page.events and not page.lag and wait_ms > 0:
             with self._place_to_wait(caller):
                 await self._engine.pulls.wait(
-                    subscription.id, head=page.head, timeout_s=min(wait_ms, WAIT_MS_MAX) / 1000
+                    subscription.id, head=head, timeout_s=min(wait_ms, WAIT_MS_MAX) / 1000
                 )
             await self._found(caller, subscription_id)  # It may have been deleted meanwhile.
-            page = await self._page(subscription, reader, page.upto, limit)
-        return self._shown(subscription, page)
+            page, _ = await self._page(subscription, reader, head, limit)
+        return page
 
     @use_case(READERS)
     async def stream(
@@ -145,13 +169,15 @@ class Pull:
         self, caller: Caller, subscription_id: int, reader: str, page: Pulled, limit: int
     ) -> AsyncGenerator[Pulled, None]:
         while True:
+            cursor = page.cursor
             yield page
+            del page
             try:
                 page = await self.read(
                     caller,
                     subscription_id,
                     reader=reader,
-                    after=page.cursor,
+                    after=cursor,
                     limit=limit,
                     wait_ms=STREAM_WAIT_MS,
                 )
@@ -224,6 +250,29 @@ class Pull:
         return place
 
     async def _page(
+        self, subscription: Subscription, reader: str, after: int | None, limit: int
+    ) -> tuple[Pulled, int]:
+        """The next page, and the end of the stream; its tenant holds memory as long as it lives."""
+        tenant, memory = subscription.tenant, self._memory
+        try:
+            async with asyncio.timeout(MEMORY_WAIT_S):
+                await memory.take(tenant, PAGE_MEMORY_MAX)
+        except TimeoutError:
+            raise TooMany(_UNREAD) from None
+        used = 0
+        try:
+            found = await self._read(subscription, reader, after, limit)
+            used = min(sum(map(_memory_of, found.entries)), PAGE_MEMORY_MAX)
+            page = self._shown(subscription, found)
+        except BaseException:
+            used = 0
+            raise
+        finally:
+            memory.give(tenant, PAGE_MEMORY_MAX - used)
+        finalize(page, memory.give, tenant, used).atexit = False
+        return page, found.head
+
+    async def _read(
         self, subscription: Subscription, reader: str, after: int | None, limit: int
     ) -> PullPage:
         kept_ms = self._engine.retention_of(subscription.tenant)

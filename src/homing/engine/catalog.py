@@ -71,7 +71,7 @@ class Catalog:
         self.knows_erased_ids = False  # whether publishes must look for the ids of erased events
         self._erased: dict[str, int] = {}  # by tenant: the version of its last erasure
         # Some data of a tenant was erased, or everything up to an id (0: not everything).
-        self.on_erased: Callable[[str, int], None] = lambda _tenant, _upto_id: None
+        self.on_erased: Callable[[str, bool], None] = lambda _tenant, _everything: None
         self.event_types: dict[str, int] = {}  # by tenant that has event types: their version
         # Tenants that move to or from another installation, or were moved: not served here.
         self.moves: dict[str, TenantMove] = {}
@@ -173,7 +173,8 @@ class Catalog:
                 self._answered = asked
 
     async def _refresh(self) -> None:
-        # The version is read first: a change in between is then read twice instead of missed.
+        # The version is read first, and kept although subscriptions may have later ones: a change
+        # or an erasure in between is then read twice instead of missed.
         version = await self._admin.catalog_version()
         if not self._follows(version) and not await self._has_lost_nothing():
             await self._reload(version)
@@ -188,7 +189,6 @@ class Catalog:
         moved = [] if erased is None else self._note_moves(erased.moves)
         await self._know_policies(changed)
         await self._put_all(changed)
-        version = max([version, *(it.version for it in changed)])
         if erased is not None:
             self._forget_erased(erased)
         # After the subscriptions: each has the keys that it needs, and no change up to its version
@@ -404,10 +404,13 @@ class Catalog:
         return changed
 
     def _forget_erased(self, erased: TenantChanges) -> None:
-        """Remove the subscriptions of erased tenants; report tenants whose data was erased."""
+        """Remove the subscriptions of erased tenants; report tenants whose data was erased.
+
+        None is made while its tenant is erased, so a later version tells those made afterwards.
+        """
         if erased.everything:
             for subscription in list(self._by_id.values()):
-                if subscription.id <= erased.everything.get(subscription.tenant, 0):
+                if subscription.version <= erased.everything.get(subscription.tenant, -1):
                     self._put(replace(subscription, deleted_at=subscription.updated_at))
             for tenant in erased.everything:
                 self._signing_keys.pop(tenant, None)
@@ -415,7 +418,7 @@ class Catalog:
                 self.event_types.pop(tenant, None)
         for tenant, version in erased.since.items():
             self._erased[tenant] = version
-            self.on_erased(tenant, erased.everything.get(tenant, 0))
+            self.on_erased(tenant, tenant in erased.everything)
 
     def _pair(self, subscription: Subscription) -> None:
         """Add or remove the entry of a twin."""

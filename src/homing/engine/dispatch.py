@@ -141,6 +141,7 @@ class Dispatcher:
             again = start.endpoint.health.enabled_since != since
             self.update_endpoint(start.endpoint, enabled=again)
         # Otherwise the row in memory is the newer one.
+        queue.note_outdated(queue.outdated and self._loader.is_asked_for(start.endpoint.id))
         queue.read_again()
         if start.first:
             queue.note_in_store(more_fresh=True, next_due=start.endpoint.created_at)
@@ -378,20 +379,22 @@ class Dispatcher:
         if queue is not None:
             queue.put_back()
             queue.read_again()
+            queue.note_outdated(True)
             self.reschedule(queue)
             self.reload_endpoint(endpoint_id)
 
-    def forget_erased(self, tenant: str, *, upto_id: int, used: Set[int]) -> None:
+    def forget_erased(self, tenant: str, *, used: Set[int] | None = None) -> None:
         """Read the queued rows of a tenant again: some of them were erased.
 
-        An endpoint up to this id is forgotten, unless it is used or an attempt is in flight there.
+        If everything was, endpoints other than those in ``used`` are forgotten, unless an attempt
+        is in flight there.
         """
         for queue in list(self.queues.values()):  # ``reschedule`` may forget one.
             if queue.endpoint.tenant == tenant:
                 queue.forget_erased()
                 self.reschedule(queue)
                 endpoint_id = queue.endpoint.id
-                if endpoint_id <= upto_id and endpoint_id not in used and not queue.busy:
+                if used is not None and endpoint_id not in used and not queue.busy:
                     self.forget_endpoints([endpoint_id])
 
     def read_buckets(self, buckets: Iterable[int]) -> None:

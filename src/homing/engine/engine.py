@@ -43,6 +43,7 @@ from homing.engine.queue import LANES, EndpointQueue
 from homing.engine.recent import Seen
 from homing.engine.replay import Replayer
 from homing.engine.settle import Settler
+from homing.engine.shared import Work
 from homing.engine.tenant_moves import TenantMoves
 from homing.engine.tracing import Tracing
 from homing.engine.version_twins import VersionTwins
@@ -152,7 +153,8 @@ class Engine:
         self._version_twins = VersionTwins(core, self._operator)
         self.erasures = Eraser(core)
         self.event_types = EventTypes(core)
-        self.event_check = EventCheck(core, core.options.checks, core.options.tenant_checks)
+        self.work = Work(core.options.cpu_ns)
+        self.event_check = EventCheck(core, self.work)
         core.catalog.on_erased = self._forget_erased
         self.notice_targets: NoticeTargets  # where people get notices; set if the engine has any
         self.audit: AuditKeeper | None = None
@@ -277,19 +279,16 @@ class Engine:
         self._replayer.take_up()
         self.erasures.take_up()
 
-    def _forget_erased(self, tenant: str, upto_id: int) -> None:
-        """Forget what this process has in memory of a tenant whose data was erased.
-
-        With ``upto_id`` everything was: its endpoints up to this id are not there any more.
-        """
+    def _forget_erased(self, tenant: str, everything: bool) -> None:
+        """Forget what this process has in memory of a tenant whose data was erased."""
         catalog = self._core.catalog
 
         def may_be(attempt: Attempt) -> bool:
             subscription = catalog.get(attempt.subscription_id)
             return subscription is None or subscription.tenant == tenant
 
-        used = {it.endpoint_id for it in catalog.of_tenant(tenant)}
-        self._dispatcher.forget_erased(tenant, upto_id=upto_id, used=used)
+        used = {it.endpoint_id for it in catalog.of_tenant(tenant)} if everything else None
+        self._dispatcher.forget_erased(tenant, used=used)
         self._settler.recent.forget(may_be)
         if catalog.ordered:  # Keys may wait for deliveries that were erased.
             self._maintenance.run_cleanup_jobs()

@@ -3,9 +3,10 @@
 Events are erased before the response: their rows are removed, pending deliveries with them. Then
 the version of the catalog is raised. Every process that reads the new version drops the deliveries
 of the tenant from its memory and reads them again from the store. Attempts in flight are not
-cancelled, but their outcomes are not written. To erase a tenant, only one row is written before the
-response: it hides everything up to an id, and the subscriptions count as deleted. The maintenance
-leader removes the rows, and on SQLite empties the write-ahead log. Interrupted jobs are continued.
+cancelled, but their outcomes are not written. To erase a tenant, little is written before the
+response: one row hides all its objects, and the events that were accepted before it in the order of
+acceptance. No object of the tenant can be made before the erasure is done. The maintenance leader
+removes the rows, and on SQLite empties the write-ahead log. Interrupted jobs are continued.
 """
 
 from __future__ import annotations
@@ -54,7 +55,10 @@ class Eraser:
         return await self._erase(self._new(tenant, ErasureKind.FIELD, path=path, subject=subject))
 
     async def erase_tenant(self, tenant: str) -> Erasure:
-        """Erase everything that a tenant has; later events are not part of the erasure."""
+        """Erase everything that a tenant has now; what it makes later is not part of the erasure.
+
+        If the tenant is being erased already, that erasure covers what was accepted meanwhile, too.
+        """
         return await self._erase(self._new(tenant, ErasureKind.TENANT))
 
     async def get(self, erasure_id: int) -> Erasure:
@@ -73,7 +77,7 @@ class Eraser:
         self, tenant: str, kind: ErasureKind, *, path: str = "", subject: bytes = b""
     ) -> Erasure:
         now = self._clock.now()
-        return Erasure(self._ids.take(now), tenant, kind, path, subject, now, NOT_BOUND)
+        return Erasure(self._ids.take(now), tenant, kind, path, subject, now)
 
     async def _erase(
         self, new: Erasure, *, key: str | None = None, earlier: list[bytes] | None = None
@@ -96,11 +100,11 @@ class Eraser:
         return await self.get(erasure.id)
 
     async def _bound(self, erasure: Erasure) -> Erasure:
-        """The erasure with the last id that it is about: what is accepted later stays.
+        """The erasure with the last position that it is about: what is accepted later stays.
 
         Every process acts on it: an event that repeats an erased id is recognised.
         """
-        if erasure.upto_id != NOT_BOUND:
+        if erasure.upto_position != NOT_BOUND:
             return erasure
         return await self._admin.bound_erasure(erasure.id)
 
@@ -186,33 +190,47 @@ class Eraser:
         if not await self._admin.empty_log():
             return True
         now = self._clock.now()
-        for erasure in removed:
-            await self._admin.finish_erasure(
-                erasure.id, now=now, everything=erasure.kind is ErasureKind.TENANT
-            )
+        finished = [it for it in removed if await self._admin.finish_erasure(it, now=now)]
+        for erasure in finished:
             log.info("an erasure is finished", erasure=show_id("era", erasure.id))
-        if any(it.kind is ErasureKind.TENANT for it in removed):  # Its endpoints are forgotten.
+        if any(it.kind is ErasureKind.TENANT for it in finished):  # Its endpoints are forgotten.
             await self._catalog.refresh()
             self._ownership.notify_peers("catalog")
-        return len(removed) < len(running)
+        return len(finished) < len(running)
 
     async def _remove_tenant(self, erasure: Erasure) -> bool:
         """Remove what a tenant has; False if some of it cannot be removed yet.
 
         An endpoint stays as long as a delivery of an event that is not erased is pending there.
         """
-        after_key: str | None = ""
-        while after_key is not None:
-            events, after_key = await self._admin.erasable(
+        # A settle that began before the erasure may write a notice meanwhile: so once more, until
+        # nothing is found. Without an endpoint there is nothing to write about.
+        while True:
+            removed, done = await self._remove_events(erasure), False
+            while not done:
+                step = await self._admin.erase_rest_of_tenant(
+                    erasure, limit=self._options.step_rows
+                )
+                if not step.done and not step.touched:
+                    return False
+                removed, done = removed or step.touched > 0, step.done
+                await asyncio.sleep(STEP_WAIT_S)
+            if not removed:
+                return True
+
+    async def _remove_events(self, erasure: Erasure) -> bool:
+        """Remove the events of a tenant that are covered; returns whether there were any."""
+        removed, after_key = False, ""
+        while True:
+            events, on_after = await self._admin.erasable(
                 erasure, after_key=after_key, limit=self._options.step_rows
             )
+            removed = removed or bool(events)
             while events:
                 del events[: await self._erase_step(erasure, events)]
-        while True:
-            step = await self._admin.erase_rest_of_tenant(erasure, limit=self._options.step_rows)
-            if step.done or not step.touched:
-                return step.done
-            await asyncio.sleep(STEP_WAIT_S)
+            if on_after is None:
+                return removed
+            after_key = on_after
 
     def stop(self) -> None:
         if self._task is not None:

@@ -4,13 +4,12 @@ The types of a tenant are read with its first publish, and again after a change 
 catalog shows. Their schemas are read and compiled when an event needs one. Both are kept in memory
 up to a limit; the tenant that holds most of it loses its oldest first.
 
-A check that may take long, and the compilation of a schema, wait for a turn: one at a time, tenants
-take turns, and the event loop runs in between.
+A check that may take long, and the compilation of a schema, are pieces of work of their tenant
+(``engine.shared``): one at a time, and each tenant has its share of the time of the event loop.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from typing import Generic, TypeVar
@@ -20,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homing.engine.core import Core
-from homing.engine.maintenance import TenantSemaphore
+from homing.engine.shared import Work
 from homing.errors import FieldProblem, Invalid
 from homing.languages.sentences import say
 from homing.policy.admission import PROBLEMS_MAX, EventDraft
@@ -95,15 +94,15 @@ class FairCache(Generic[_K, _V]):
 class EventCheck:
     """Checks drafts before they are published."""
 
-    def __init__(self, core: Core, rules: CheckRules, tenant_rules: dict[str, CheckRules]) -> None:
-        self._admin, self._changed = core.admin, core.catalog.event_types
-        self._rules, self._tenant_rules = rules, tenant_rules
+    def __init__(self, core: Core, work: Work) -> None:
+        self._admin, self._changed, self._work = core.admin, core.catalog.event_types, work
+        self._rules = rules = core.options.checks
+        self._tenant_rules = tenant_rules = core.options.tenant_checks
         self._refuses_unknown = any(
             it.unknown is Unknown.REFUSE for it in (rules, *tenant_rules.values())
         )
         self._types: FairCache[str, _TenantTypes] = FairCache(TYPES_KEPT)
         self._schemas: FairCache[str, tuple[int, Schema | None]] = FairCache(SCHEMA_BYTES_KEPT)
-        self._turns = TenantSemaphore(1)
         self.results: Counter[str] = Counter()  # valid, warned, refused, unknown
 
     @property
@@ -177,8 +176,7 @@ class EventCheck:
             budget.left_ns -= cost_ns
             reason = schema.problem(draft.data)
         else:
-            async with self._turns.one(draft.tenant):
-                await asyncio.sleep(0)
+            async with self._work.turn(draft.tenant):
                 reason = schema.problem(draft.data)
             budget.left_ns = AT_ONCE_NS
         if not reason:
@@ -219,8 +217,7 @@ class EventCheck:
         found = await self._admin.event_type(tenant, name)
         schema = None
         if found is not None and found.schema:
-            async with self._turns.one(tenant):
-                await asyncio.sleep(0)
+            async with self._work.turn(tenant):
                 schema = _compiled(found)
         if found is not None:
             size = max(len(found.schema), SCHEMA_BYTES_LEAST)

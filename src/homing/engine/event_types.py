@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
@@ -30,11 +30,12 @@ class EventTypes:
         return made
 
     async def change(
-        self, tenant: str, name: str, changed: Callable[[EventType], EventType]
+        self, tenant: str, name: str, changed: Callable[[EventType], Awaitable[EventType]]
     ) -> EventType:
         """Read, change, write; start again if another change came first. Raises NotFound."""
         for _ in range(CHANGES_MAX):
-            new = replace(changed(await self.get(tenant, name)), updated_at=self._core.clock.now())
+            draft = await changed(await self.get(tenant, name))
+            new = replace(draft, updated_at=self._core.clock.now())
             try:
                 stored = await self._admin.change_event_type(new)
             except StaleCatalog:

@@ -94,6 +94,10 @@ class ApiKeys:
         if self._fresh_until is not None and self._clock.now() >= self._fresh_until:
             await self._refresh()
 
+    async def read_again(self) -> None:
+        """Read the keys: a commit of another part of this process has revoked some."""
+        await self._refresh(anyway=True)
+
     async def _refresh(self, *, anyway: bool = False) -> None:
         asked_at = self._clock.now()
         async with self._loading:

@@ -81,6 +81,10 @@ class Loader:
         self._unknown[endpoint_id] = None
         self.go()
 
+    def is_asked_for(self, endpoint_id: int) -> bool:
+        """Whether this endpoint is to be read, for the first time or again."""
+        return endpoint_id in self._unknown
+
     def rows(self, queue: EndpointQueue, lane: Lane) -> None:
         """Read the next rows of this endpoint and lane."""
         self._wanting[lane].add(queue.endpoint.tenant, queue)

@@ -7,8 +7,7 @@ clock or an outage of the sender: downtime of the sender drops nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 import structlog
@@ -20,11 +19,12 @@ from homing.engine.load import AGAIN_MS
 from homing.engine.options import HOUR_MS
 from homing.engine.queue import EndpointQueue
 from homing.engine.settle import Settler
+from homing.engine.shared import Shared
 from homing.errors import HomingError, StaleCatalog, Unavailable
 from homing.model import Lane, Reason, Status, Subscription, bucket_of, id_floor, id_time
 from homing.policy.pause import is_over_age
 from homing.policy.receiver import is_unbound
-from homing.policy.turns import Turns
+from homing.policy.share import Share
 from homing.ports import CleanupJob
 from homing.ports.flow import ErasedPlace, Retention
 
@@ -35,50 +35,6 @@ FEW_PAGES = 10
 SEARCH_AGAIN_MS = 24 * HOUR_MS  # for expired deliveries, if no row shows when the next one expires
 UNSURE_STEP = 20  # subscriptions whose endpoint is searched in one turn
 PAGES_MAX = 4  # pages of expired deliveries in memory; their endpoints take turns
-
-
-_Waiter = tuple[str, asyncio.Future[None]]
-
-
-class TenantSemaphore:
-    """A few places for work in steps: when none is free, tenants take turns."""
-
-    def __init__(self, count: int) -> None:
-        self._free = count
-        self._waiting: Turns[_Waiter] = Turns()
-
-    @asynccontextmanager
-    async def one(self, tenant: str) -> AsyncIterator[None]:
-        """Hold a place for the length of a step; at once where one is free."""
-        if self._free:
-            self._free -= 1
-        else:
-            await self._wait(tenant)
-        try:
-            yield
-        finally:
-            self._give()
-
-    async def _wait(self, tenant: str) -> None:
-        waiter = (tenant, asyncio.get_running_loop().create_future())
-        self._waiting.add(tenant, waiter)
-        try:
-            await waiter[1]
-        except asyncio.CancelledError:
-            self._waiting.discard(tenant, waiter)
-            if not waiter[1].cancelled():  # It got its place and was cancelled after that.
-                self._give()
-            raise
-
-    def _give(self) -> None:
-        waiter = self._waiting.next()
-        while waiter is not None:
-            self._waiting.discard(waiter[0], waiter)
-            if not waiter[1].done():
-                waiter[1].set_result(None)
-                return
-            waiter = self._waiting.next()
-        self._free += 1
 
 
 class _Page:
@@ -123,7 +79,7 @@ class Maintenance:
         self._catalog, self._options = core.catalog, core.options
         self._dispatcher, self._settler, self._ownership = dispatcher, settler, core.ownership
         self._paused = paused  # the end of the last outage of the sender
-        self._places = TenantSemaphore(PAGES_MAX)
+        self._places = Shared(Share(PAGES_MAX, weight=PAGES_MAX))
         self._started_at = core.clock.now()
         self._tasks: set[asyncio.Task[None]] = set()
         self._cleanup_jobs: asyncio.Task[None] | None = None
@@ -172,7 +128,7 @@ class Maintenance:
         while True:
             pages += 1
             try:
-                async with self._places.one(queue.endpoint.tenant):
+                async with self._places.hold(queue.endpoint.tenant):
                     last, next_at = await self._expire_page(queue, after, now)
             except HomingError:
                 queue.keep_expiry_position(after, soonest)
@@ -241,7 +197,7 @@ class Maintenance:
                 return
             queue = self._dispatcher.queues.get(subscription.endpoint_id)
             in_flight = set() if queue is None else set(queue.in_flight)
-            async with self._places.one(subscription.tenant):
+            async with self._places.hold(subscription.tenant):
                 rows = await self._flow.older(
                     subscription.endpoint_id,
                     bucket=bucket,

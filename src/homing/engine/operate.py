@@ -13,10 +13,11 @@ from homing.engine.attempt import RequestTemplates, refused
 from homing.engine.challenges import Challenges
 from homing.engine.core import Core
 from homing.engine.dispatch import Dispatcher
-from homing.engine.maintenance import Maintenance, TenantSemaphore
+from homing.engine.maintenance import Maintenance
 from homing.engine.queue import TOP_ID
 from homing.engine.sample import sample_work
 from homing.engine.settle import Settler
+from homing.engine.shared import Shared
 from homing.errors import (
     Conflict,
     FieldProblem,
@@ -58,6 +59,7 @@ from homing.policy.outcome import judge
 from homing.policy.reach import names_address
 from homing.policy.receiver import after_change, is_gone
 from homing.policy.rotation import rotated
+from homing.policy.share import Share
 from homing.policy.signature import SEED_BYTES, new_private_key, new_secret
 from homing.policy.url import parse_url
 from homing.policy.workfront import twin_after, twin_of
@@ -110,7 +112,7 @@ class Operator:
             deadline_of=core.options.deadline_of, signer_of=core.catalog.signer_of
         )
         self._challenges = Challenges(core)
-        self._conditional = TenantSemaphore(1)  # creations that depend on other subscriptions
+        self._conditional = Shared(Share(1))  # creations that depend on other subscriptions
 
     # --- subscriptions -----------------------------------------------------------------------
 
@@ -168,7 +170,7 @@ class Operator:
 
         The turns only save tries: that the condition still holds is checked in the commit.
         """
-        async with self._conditional.one(tenant):
+        async with self._conditional.hold(tenant):
             for _ in range(CHANGES_MAX):
                 await self._catalog.refresh()
                 seen = self._catalog.version

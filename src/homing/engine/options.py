@@ -59,6 +59,7 @@ class EngineOptions(Struct, frozen=True):
     tenant_fair_by: dict[str, FairBy] = field(default_factory=dict)
     checks: CheckRules = CheckRules()  # of events, against their types
     tenant_checks: dict[str, CheckRules] = field(default_factory=dict)
+    cpu_ns: Callable[[], int] = lambda: 0  # that the thread of the loop has used; 0: unknown
     quota: Quota = Quota()
     tenant_quotas: dict[str, Quota] = field(default_factory=dict)
 

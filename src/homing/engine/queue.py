@@ -117,6 +117,7 @@ class EndpointQueue:
         "more_fresh",
         "moving",
         "next_due",
+        "outdated",
         "paced",
         "paused",
         "probing",
@@ -170,6 +171,7 @@ class EndpointQueue:
         self.closed = False  # its bucket goes, or has gone, to another process
         # Paused subscriptions: their rows are in the store, and there are no notes about them.
         self.paused: frozenset[int] = frozenset()
+        self.outdated = False  # another process has changed the endpoint: it is read first
         self.suspended = False  # all of its subscriptions are paused: nothing is read or sent
         self.moving = False  # its tenant moves to another installation: nothing at all is done
         # While subscriptions are paused: rows up to these places belong to them, or were read.
@@ -220,6 +222,8 @@ class EndpointQueue:
         if not queued or self.slots_taken[lane] >= self.ramp.slots:
             return False
         if self.suspended or (self.rate_limited and lane in self.rate_limited):
+            return False
+        if self.outdated:
             return False
         endpoint = self.endpoint
         return endpoint.health.state is _ENABLED and now >= endpoint.hold_until
@@ -329,6 +333,10 @@ class EndpointQueue:
             if self.has_blocked:
                 self.note_in_store(more_fresh=True)
         return back
+
+    def note_outdated(self, outdated: bool) -> None:
+        """Start nothing until the endpoint is read: another process may have frozen it."""
+        self.outdated = outdated
 
     def slow_start(self) -> None:
         """Begin with one slot again."""

@@ -38,6 +38,7 @@ _BITS = 40  # of a fraction; the rounding error between two readings is below a 
 
 monotonic: Callable[[], float] = time.monotonic
 monotonic_ns: Callable[[], int] = time.monotonic_ns
+thread_cpu_ns: Callable[[], int] = time.thread_time_ns
 wall_ns: Callable[[], int] = time.time_ns
 
 

@@ -34,7 +34,6 @@ looking like a failure, is in the docstring of ``pool``.
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -54,7 +53,7 @@ from homing.net.oauth import OAuthSender
 from homing.net.pool import Pool
 from homing.net.resolver import Resolver
 from homing.net.response import Received
-from homing.net.tls import TlsContexts, client_context
+from homing.net.tls import BoundedContext, TlsContexts, client_context
 from homing.net.trouble import Trouble
 from homing.policy.egress import IdentityPaths, Proxy
 from homing.policy.reach import Reach
@@ -95,7 +94,7 @@ class HttpSender:
         options: SenderOptions | None = None,
         *,
         resolver: Resolver | None = None,
-        tls_context: Callable[[], ssl.SSLContext] | None = None,
+        tls_context: Callable[[], BoundedContext] | None = None,
         monotonic: Callable[[], float] = system_monotonic,
         wall: Callable[[], int] = system_wall,
     ) -> None:

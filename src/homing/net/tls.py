@@ -4,6 +4,11 @@ A context holds what connections trust and present. The default one is made once
 a tenant with a client certificate or authorities of its own has a context of its own, which takes
 many milliseconds and almost a megabyte: it is made on a thread, and kept in a bounded cache in
 which every tenant has a share. There is no context that does not verify.
+
+The check of a receiver's certificates runs on the event loop, and its time has a limit: a receiver
+may send only so many bytes before it is trusted. Who trusts authorities of its own could let its
+receiver present certificates that are trusted and take long to check (``policy.chains``). So what
+is presented to such a context is weighed first; what is too heavy is not checked, and not trusted.
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ from hashlib import sha256
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from types import MappingProxyType
+from typing import Any
 
 from homing.model import Failure, TlsIdentity
 from homing.net.clock import monotonic as system_monotonic
@@ -25,6 +31,7 @@ from homing.net.clock import wall_ms as system_wall
 from homing.net.identity_files import IdentityFile
 from homing.net.trouble import Trouble
 from homing.policy.certificates import why_unusable
+from homing.policy.chains import HANDSHAKE_BYTES_MAX, ChainWeight, weigh
 from homing.policy.egress import NO_FILES, IdentityPaths
 from homing.policy.look_ups import FairCache, LookUpQueue
 
@@ -34,15 +41,102 @@ THREADS_MAX = 4  # that make contexts
 INSTALLATION = ""  # the owner of contexts that belong to no tenant
 
 
-def client_context(ca_file: str | None = None) -> ssl.SSLContext:
+class ReceiverRefused(ssl.SSLError):
+    """A handshake that was ended because the check of the certificates would take too long."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+_TOO_MANY_BYTES = (
+    f"the receiver sent more than {HANDSHAKE_BYTES_MAX // 1024} KiB before it was trusted: "
+    "its certificates are too large, or too many"
+)
+_TOO_HEAVY = "the certificates of the receiver have too many names and name constraints"
+
+
+class BoundedHandshake(ssl.SSLObject):
+    """A connection whose peer may send only so much in the handshake, and no heavy chain."""
+
+    _incoming: ssl.MemoryBIO
+    _left = _received = 0
+    is_too_heavy = False
+
+    def begin(self, incoming: ssl.MemoryBIO) -> None:
+        self._incoming = incoming
+
+    def do_handshake(self) -> None:
+        self._received += self._incoming.pending - self._left
+        if self._received > HANDSHAKE_BYTES_MAX:
+            raise ReceiverRefused(_TOO_MANY_BYTES)
+        try:
+            super().do_handshake()
+        except ssl.SSLWantReadError:
+            self._left = self._incoming.pending
+            raise
+        except ssl.SSLError:
+            if self.is_too_heavy:
+                raise ReceiverRefused(_TOO_HEAVY) from None
+            raise
+
+
+class BoundedContext(ssl.SSLContext):
+    """A context in which the work of a handshake has a limit."""
+
+    sslobject_class = BoundedHandshake
+    _own = ChainWeight()
+
+    def wrap_bio(
+        self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *args: Any, **more: Any
+    ) -> ssl.SSLObject:
+        made = super().wrap_bio(incoming, outgoing, *args, **more)
+        assert isinstance(made, BoundedHandshake)
+        made.begin(incoming)
+        return made
+
+    def trust(self, authorities: str) -> None:
+        """Trust these authorities as well, and weigh what is presented together with them."""
+        self.load_verify_locations(cadata=authorities)
+        self._own = weigh(b"".join(map(ssl.PEM_cert_to_DER_cert, _each(authorities))))
+        if ssl.OPENSSL_VERSION_INFO >= (3, 2):
+            self.options |= _NO_COMPRESSED_CERTIFICATES
+        # Python has no public way to see a message before OpenSSL acts on it: its own debugging
+        # hook is called at that moment.
+        self._msg_callback = self._weigh
+
+    def _weigh(
+        self, connection: ssl.SSLObject, direction: str, _version: Any, *message: Any
+    ) -> None:
+        """Let no authority be trusted by a connection to which a heavy chain is presented."""
+        _, kind, content = message
+        if direction != "read" or kind != _CERTIFICATES:
+            return
+        if (self._own + weigh(content)).is_too_much and isinstance(connection, BoundedHandshake):
+            connection.is_too_heavy = True
+            connection.context = _TRUSTS_NOBODY
+
+
+_CERTIFICATES = 11  # the type of the message
+_NO_COMPRESSED_CERTIFICATES = 1 << 33  # SSL_OP_NO_RX_CERTIFICATE_COMPRESSION
+_TRUSTS_NOBODY = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+def _each(authorities: str) -> Iterator[str]:
+    end = "-----END CERTIFICATE-----"
+    for text in authorities.split(end)[:-1]:
+        yield f"{text.strip()}\n{end}"
+
+
+def client_context(ca_file: str | None = None) -> BoundedContext:
     """A context that trusts the system's authorities and those in ``ca_file``.
 
     Raises OSError (SSLError is one) if there is no authority to trust: a failure of the sender.
     """
-    context = ssl.create_default_context()
+    context = BoundedContext(ssl.PROTOCOL_TLS_CLIENT)  # It verifies, and checks the name.
+    context.load_default_certs()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # Python 3.13 adds VERIFY_X509_STRICT, which refuses many certificates of private authorities.
-    # A new Python must not disable endpoints that were delivered to before.
+    # Without VERIFY_X509_STRICT, which refuses many certificates of private authorities.
     context.verify_flags = ssl.VERIFY_X509_TRUSTED_FIRST
     context.hostname_checks_common_name = False  # RFC 9525: only subject alternative names count.
     context.set_alpn_protocols(["http/1.1"])
@@ -64,7 +158,7 @@ class TlsContexts:
 
     def __init__(
         self,
-        make: Callable[[], ssl.SSLContext],
+        make: Callable[[], BoundedContext],
         *,
         installation: IdentityPaths = NO_FILES,
         tenants: Mapping[str, IdentityPaths] = MappingProxyType({}),
@@ -185,7 +279,7 @@ class TlsContexts:
             return _unreadable(error)
         try:
             if identity.authorities:
-                context.load_verify_locations(cadata=identity.authorities)
+                context.trust(identity.authorities)
             if identity.certificate:
                 with _as_file(f"{identity.certificate}\n{identity.key}") as path:
                     context.load_cert_chain(path)

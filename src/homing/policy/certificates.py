@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from weakref import WeakValueDictionary
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 from cryptography.utils import CryptographyDeprecationWarning
 from msgspec import Struct
@@ -23,25 +24,19 @@ from msgspec import Struct
 from homing.errors import FieldProblem
 from homing.languages.sentences import Sentence, say
 from homing.model import SPEC, Subscription, SubscriptionSpec, TlsIdentity
+from homing.policy.chains import AUTHORITY_BYTES_MAX, weigh
+from homing.policy.private_keys import BadKey, PrivateKey, accept_key, load_key
 from homing.policy.tables import DAY_MS
 
 CHAIN_MAX = 10  # certificates of a client: its own and its intermediate authorities
 AUTHORITIES_MAX = 50
-RSA_BITS_MIN = 2_048
+AUTHORITY_BITS_MAX = 8_192  # of an RSA key
 WARN_DAYS = (30, 7, 1)  # before a client certificate expires
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_PrivateKey = (
-    rsa.RSAPrivateKey
-    | ec.EllipticCurvePrivateKey
-    | ed25519.Ed25519PrivateKey
-    | ed448.Ed448PrivateKey
-)
+_identities: WeakValueDictionary[str, TlsIdentity] = WeakValueDictionary()  # by fingerprint
 _FIELDS = ("client_certificate", "client_key", "ca_certificates")
 _UNREADABLE = say("must be certificates in PEM: one of them cannot be read")
-_ENCRYPTED = say(
-    "is encrypted: remove its passphrase first ({command})", command="openssl pkey -in FILE"
-)
 
 
 class Unusable(Exception):
@@ -129,19 +124,28 @@ def make_identity(
 ) -> TlsIdentity | None:
     """The identity of these PEM texts; None if there are none.
 
-    An identity that cannot be used has the reason as its ``problem``: attempts with it fail.
+    An identity that cannot be used has the reason as its ``problem``: attempts with it fail. While
+    an identity is in use, its texts are not read again.
     """
     if not certificate and not key and not authorities:
         return None
     texts = "\0".join((certificate, key, authorities))
     fingerprint = hashlib.sha256(texts.encode()).hexdigest()
+    identity = _identities.get(fingerprint)
+    if identity is None:
+        identity = _read_identity(fingerprint, certificate, key, authorities)
+        _identities[fingerprint] = identity
+    return identity
+
+
+def _read_identity(fingerprint: str, certificate: str, key: str, authorities: str) -> TlsIdentity:
     try:
         if authorities:
-            authorities = _normal(authorities, AUTHORITIES_MAX)
+            authorities = _in_pem(_authorities(authorities))
         if not certificate and not key:
             return TlsIdentity(fingerprint, authorities=authorities)
-        facts = _checked_pair(certificate, key)
-        certificate = _normal(certificate, CHAIN_MAX)
+        facts = _checked_pair(certificate, key, load_key)
+        certificate = _in_pem(_certificates(certificate, CHAIN_MAX))
     except _WrongField as error:
         return TlsIdentity(fingerprint, problem=_of_field(error.field, error.reason))
     except Unusable as error:
@@ -230,13 +234,13 @@ def identity_problems(
         return
     if draft.ca_certificates:
         try:
-            _certificates(draft.ca_certificates, AUTHORITIES_MAX)
+            _authorities(draft.ca_certificates)
         except Unusable as error:
             yield FieldProblem("ca_certificates", error.reason)
     if not draft.client_certificate and not draft.client_key:
         return
     try:
-        facts = _checked_pair(draft.client_certificate or "", draft.client_key or "")
+        facts = _checked_pair(draft.client_certificate or "", draft.client_key or "", accept_key)
     except _WrongField as error:
         yield FieldProblem(error.field, error.reason)
         return
@@ -247,8 +251,10 @@ def identity_problems(
         yield FieldProblem("client_certificate", reason)
 
 
-def _checked_pair(certificate: str, key: str) -> CertificateFacts:
-    """The facts of a certificate whose key fits; raises _WrongField."""
+def _checked_pair(
+    certificate: str, key: str, read: Callable[[str], PrivateKey]
+) -> CertificateFacts:
+    """The facts of a certificate whose key, which ``read`` reads, fits; raises _WrongField."""
     if not certificate:
         raise _WrongField(
             "client_certificate",
@@ -273,8 +279,8 @@ def _checked_pair(certificate: str, key: str) -> CertificateFacts:
         )
         raise _WrongField("client_certificate", reason)
     try:
-        private = _private_key(key)
-    except Unusable as error:
+        private = read(key)
+    except BadKey as error:
         raise _WrongField("client_key", error.reason) from None
     if _spki(private.public_key()) != _spki(public):
         fits = any(_spki(it.public_key()) == _spki(private.public_key()) for it in chain[1:])
@@ -310,31 +316,36 @@ def _certificates(pem: str, count_max: int) -> list[x509.Certificate]:
     return found
 
 
-def _normal(pem: str, count_max: int) -> str:
-    """The certificates alone: comments between them need not be ASCII."""
-    return "".join(
-        it.public_bytes(serialization.Encoding.PEM).decode() for it in _certificates(pem, count_max)
-    )
-
-
-def _private_key(pem: str) -> _PrivateKey:
-    if "ENCRYPTED" in pem:
-        raise Unusable(_ENCRYPTED)
-    if "PRIVATE KEY-----" not in pem:
-        raise Unusable(
-            say("must be a private key in PEM: it has no line -----BEGIN PRIVATE KEY-----")
+def _authorities(pem: str) -> list[x509.Certificate]:
+    """The authorities in a PEM text, whose check in a handshake has a limit; raises Unusable."""
+    found = _certificates(pem, AUTHORITIES_MAX)
+    texts = [it.public_bytes(serialization.Encoding.DER) for it in found]
+    if any(len(it) > AUTHORITY_BYTES_MAX for it in texts):
+        reason = say(
+            "must have no certificate of more than {kib} KiB", kib=AUTHORITY_BYTES_MAX // 1024
         )
-    try:
-        key = serialization.load_pem_private_key(pem.encode(), password=None)
-    except TypeError:
-        raise Unusable(_ENCRYPTED) from None
-    except (ValueError, UnsupportedAlgorithm):
-        raise Unusable(say("must be a private key in PEM: it cannot be read")) from None
-    if isinstance(key, rsa.RSAPrivateKey) and key.key_size < RSA_BITS_MIN:
-        raise Unusable(say("must have at least {limit} bits", limit=str(RSA_BITS_MIN)))
-    if not isinstance(key, _PrivateKey):
-        raise Unusable(say("must be a key that can sign: use RSA or an elliptic curve"))
-    return key
+        raise Unusable(reason)
+    if weigh(b"".join(texts)).is_too_much:
+        reason = say(
+            "must have fewer names and name constraints: to compare all of them would take too "
+            "long in each TLS handshake"
+        )
+        raise Unusable(reason)
+    for it in found:
+        key = it.public_key()
+        if isinstance(key, rsa.RSAPublicKey) and key.key_size > AUTHORITY_BITS_MAX:
+            reason = say(
+                "must have RSA keys of at most {limit} bits, not of {bits}",
+                limit=str(AUTHORITY_BITS_MAX),
+                bits=str(key.key_size),
+            )
+            raise Unusable(reason)
+    return found
+
+
+def _in_pem(certificates: Sequence[x509.Certificate]) -> str:
+    """The certificates alone: comments between them need not be ASCII."""
+    return "".join(it.public_bytes(serialization.Encoding.PEM).decode() for it in certificates)
 
 
 def _spki(key: CertificatePublicKeyTypes) -> bytes:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from difflib import SequenceMatcher
+from itertools import islice
 
 from msgspec import Struct
 
 from homing.languages.sentences import many
 
-COMPARED_MAX = (
-    200  # changed lines that are compared with each other: the work grows with its square
-)
+COMPARED_MAX = 200  # changed lines that are compared with each other,
+PAIRS_MAX = 10_000  # and equal pairs of them: the work grows with their product
 CONTEXT = 3  # equal lines that are shown around a change
-LINES_MAX = 2_000
+LINES_MAX = 2_000  # that are shown as changed
 
 
 class Line(Struct, frozen=True):
@@ -61,14 +62,20 @@ def line_changes(before: str, after: str) -> list[Line]:
     tail = 0  # equal lines at the end
     while tail < min(len(old), len(new)) - same and old[-1 - tail] == new[-1 - tail]:
         tail += 1
-    lines = [Line("same", it) for it in old[:same]]
-    lines += _middle(old[same : len(old) - tail], new[same : len(new) - tail])
-    lines += [Line("same", it) for it in old[len(old) - tail :]]
-    return list(_shortened(lines))[:LINES_MAX]
+    changed = islice(_middle(old[same : len(old) - tail], new[same : len(new) - tail]), LINES_MAX)
+    first = old[max(same - CONTEXT, 0) : same]
+    last = old[len(old) - tail :][:CONTEXT]
+    return [
+        *_gap(same - len(first)),
+        *(Line("same", it) for it in first),
+        *_shortened(list(changed)),
+        *(Line("same", it) for it in last),
+        *_gap(tail - len(last)),
+    ]
 
 
 def _middle(old: list[str], new: list[str]) -> Iterator[Line]:
-    if max(len(old), len(new)) > COMPARED_MAX:
+    if max(len(old), len(new)) > COMPARED_MAX or _pairs(old, new) > PAIRS_MAX:
         yield from (Line("removed", it) for it in old)
         yield from (Line("added", it) for it in new)
         return
@@ -80,8 +87,19 @@ def _middle(old: list[str], new: list[str]) -> Iterator[Line]:
         yield from (Line("added", it) for it in new[begin:end])
 
 
+def _pairs(old: list[str], new: list[str]) -> int:
+    """How many lines of the one are equal to how many of the other."""
+    counts = Counter(new)
+    return sum(counts[it] for it in old)
+
+
+def _gap(count: int) -> Iterator[Line]:
+    if count:
+        yield Line("gap", many("{count} equal line", "{count} equal lines", count))
+
+
 def _shortened(lines: list[Line]) -> Iterator[Line]:
-    """The lines, with a gap in place of equal ones that are far from a change."""
+    """Lines between two changes, with a gap in place of equal ones that are far from a change."""
     changed = [at for at, it in enumerate(lines) if it.kind != "same"]
     near = {at for it in changed for at in range(it - CONTEXT, it + CONTEXT + 1)}
     left_out = 0
@@ -89,8 +107,7 @@ def _shortened(lines: list[Line]) -> Iterator[Line]:
         if line is not None and at not in near:
             left_out += 1
             continue
-        if left_out:
-            yield Line("gap", many("{count} equal line", "{count} equal lines", left_out))
-            left_out = 0
+        yield from _gap(left_out)
+        left_out = 0
         if line is not None:
             yield line

@@ -8,6 +8,11 @@ that applies twice to the same value. The patterns run in linear time (no look-a
 back-references), but some of them slowly. The limit times the number of values in the data is the
 cost of a check.
 
+The compilation runs on the event loop, too. Nearly all of its time goes into patterns: a set of
+characters, such as white space, costs a hundred times as much as a letter, and several thousand
+times as much if case is ignored. So the time is counted from the texts of the patterns
+(``_compile_ns``), and a schema above the limit is refused before anything is compiled.
+
 ``jsonschema_rs`` compiles and checks. It is imported with the first schema: an installation without
 event types does not pay for it.
 """
@@ -40,6 +45,7 @@ _TEXT_CHARS_MAX = 440  # of a text of the library in a reason, with its place
 DIGITS_MAX = 100  # of a number in data that is not small
 AT_ONCE_NS = 3_000_000  # A check that may take longer waits for its turn.
 LONGEST_NS = 25_000_000
+COMPILE_NS_MAX = 25_000_000
 
 # How long things take at most, measured with jsonschema-rs 0.60 on a small machine.
 _CONTAINER_NS = 300  # to read an array or an object of the data
@@ -49,6 +55,12 @@ _TEXT_BYTE_NS = 10  # to look for one simple pattern in one byte of text
 _UNIQUE_NS = 80  # to compare one value within an array whose items are unique
 _ERROR_VALUE_NS = 2_000  # to describe an error, per value of the data
 _ERROR_UNIT_NS = 15_000  # the same for alternatives: the errors of all of them are collected
+_PART_NS = 10_000  # to compile a schema within the schema
+_PATTERN_NS = 40_000  # … and a pattern, whatever its repetitions,
+_CHAR_NS = 3_000  # each of its characters,
+_SMALL_SET_NS = 50_000  # each set of characters with few ranges,
+_SET_NS = 160_000  # each other one,
+_FOLDED_NS = 3_000_000  # and each that may be large, if case is ignored
 
 _FORMAT = 3  # a format costs as much as this many simple patterns
 _COMPLEX = 200  # … and a pattern that may have many states
@@ -61,10 +73,19 @@ _DIGITS = bytes(ord("0") if chr(it) in "0123456789" else ord(" ") for it in rang
 _MANY_DIGITS = b"0" * (DIGITS_MAX + 1)
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 
-# A pattern that has as many states as characters: of fixed length, but for its last part.
-_ITEM = r"""(?:\\[dDwWsS.\\/+*?^$()\[\]{}|-]|\[\^?(?:[^\]\\\[]|\\.)+\]|[\w\s.:/@#%&=!~,;<>"'-])"""
+_small_sets = re.compile(r"\\[Bbdfnrtvw]").findall
+_sets = re.compile(r"\\[^Bbdfnrtvw\W]|[^\x00-\x7f]", re.ASCII).findall
+_ignores_case = re.compile(r"\([?][A-Za-z-]*[ix]").search  # x: then there may be spaces before i
+
+# A pattern that has as many states as characters: of fixed length, but for its last part. There is
+# one way only to read a pattern, and no way back: a tenant writes it.
+_ITEM = (
+    r"(?:\\[dDwWsS.\\/+*?^$()\[\]{}|-]"
+    r"|\[\^?+(?:[^\]\\\[]|\\.)++\]"
+    r"""|[\w\s.:/@#%&=!~,;<>"'-])"""
+)
 _is_simple = re.compile(
-    rf"\^(?:{_ITEM}(?:\{{\d+\}})?)*(?:{_ITEM}(?:[*+?]|\{{\d+,\d*\}}))?\$?"
+    rf"\^(?:{_ITEM}(?:\{{\d+\}})?+(?![*+?{{]))*+(?:{_ITEM}(?:[*+?]|\{{\d+,\d*\}}))?+\$?"
 ).fullmatch
 _SIMPLE_BYTES_MAX = 1_000  # A compiled pattern of this size has few states, whatever it is.
 
@@ -103,6 +124,11 @@ _REFUSED = {
     "unevaluatedProperties": say("use {keyword}", keyword="additionalProperties"),
     "unevaluatedItems": say("use {keyword}", keyword="items"),
 }
+
+_DEAR = say(
+    "would take too long to compile: it has too many patterns, or too many sets of characters in "
+    "them. Use fewer and shorter patterns, and do not ignore case; equal patterns count once"
+)
 
 _decode = msgspec.json.Decoder().decode
 
@@ -291,6 +317,15 @@ def compile_schema(text: str) -> Schema:
     return Schema(validator, cost)
 
 
+def _compile_ns(pattern: str) -> int:
+    """How long it takes at most to compile a pattern."""
+    own_ns = _FOLDED_NS if _ignores_case(pattern) else _SET_NS
+    found_ns = _PATTERN_NS + _CHAR_NS * len(pattern)
+    found_ns += _SMALL_SET_NS * len(_small_sets(pattern)) + own_ns * len(_sets(pattern))
+    # One that is not simple is compiled twice: its size says more about it.
+    return found_ns if _is_simple(pattern) else 2 * found_ns
+
+
 @lru_cache(maxsize=256)
 def _is_small(pattern: str) -> bool:
     """Whether a compiled pattern is so small that it has few states."""
@@ -308,17 +343,6 @@ def _is_small(pattern: str) -> bool:
 
 def _is_text(_text: str) -> bool:
     return True
-
-
-def problem_of(schema: str, sample: str) -> tuple[str, str] | None:
-    """The field and the reason why a schema, or a sample for it, is refused; None: they are fine"""
-    try:
-        compiled = compile_schema(schema)
-    except BadSchema as error:
-        return "schema", error.reason
-    if sample and (reason := compiled.problem(sample.encode())):
-        return "sample", say("must match the schema: {reason}", reason=reason)
-    return None
 
 
 def _refusal(error: Any) -> Sentence:
@@ -425,6 +449,8 @@ class _Reader:
         self._parts: dict[int, _Part] = {}  # by the identity of the dict
         self._waiting: list[tuple[dict[str, Any], _Part]] = []
         self._references: list[tuple[_Part, Any]] = []
+        self._patterns: dict[str, int] = {}  # what each adds to the cost of a text
+        self._compile_ns = 0
         self.unique = 0  # parts whose items are unique
         self.alternatives = False
 
@@ -446,6 +472,7 @@ class _Reader:
         if found is None:
             if len(self._parts) >= PARTS_MAX:
                 raise BadSchema(say("must have at most {limit} schemas within it", limit=PARTS_MAX))
+            self._add_compile(_PART_NS)
             found = self._parts[id(schema)] = _Part(at)
             self._waiting.append((schema, found))
         return found
@@ -585,9 +612,18 @@ class _Reader:
                     limit=PATTERN_CHARS_MAX,
                 )
             )
-        if not isinstance(pattern, str) or _is_simple(pattern) or _is_small(pattern):
+        if not isinstance(pattern, str):
             return 1
-        return _COMPLEX
+        if pattern not in self._patterns:  # Equal ones are compiled once.
+            self._add_compile(_compile_ns(pattern))
+            simple = _is_simple(pattern) or _is_small(pattern)
+            self._patterns[pattern] = 1 if simple else _COMPLEX
+        return self._patterns[pattern]
+
+    def _add_compile(self, ns: int) -> None:
+        self._compile_ns += ns
+        if self._compile_ns > COMPILE_NS_MAX:
+            raise BadSchema(_DEAR)
 
     def _multiple(self, value: Any, at: str) -> int:
         if not isinstance(value, float) or value.is_integer():

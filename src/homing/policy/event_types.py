@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 from msgspec import Struct
 
-from homing.errors import FieldProblem, Invalid
+from homing.errors import FieldProblem
 from homing.languages.sentences import say
 from homing.policy.admission import (
     RESERVED_RULE,
@@ -71,13 +69,8 @@ class TypePlace(Struct, frozen=True, array_like=True):
     name: str
 
 
-def check_type(
-    draft: EventType, *, problem_of: Callable[[str, str], tuple[str, str] | None]
-) -> EventType:
-    """The type as it is stored; raises Invalid with every problem.
-
-    ``problem_of`` returns the field and the reason why a schema, or a sample for it, is refused.
-    """
+def type_problems(draft: EventType) -> list[FieldProblem]:
+    """Every problem of a type, but for those that its schema has as a JSON Schema."""
     problems = list(tenant_problem(draft.tenant))
     if not is_type(draft.name):
         problems.append(FieldProblem("name", TYPE_RULE))
@@ -91,16 +84,9 @@ def check_type(
         problems.append(FieldProblem("description", reason))
     if draft.description != storable(draft.description):
         problems.append(FieldProblem("description", say("must not contain a NUL character")))
-    texts = [
-        *_json_problems("schema", draft.schema, SCHEMA_BYTES_MAX),
-        *_json_problems("sample", draft.sample, SAMPLE_BYTES_MAX),
-    ]
-    problems += texts
-    if draft.schema and not texts and (found := problem_of(draft.schema, draft.sample)):
-        problems.append(FieldProblem(*found))
-    if problems:
-        raise Invalid(problems=tuple(problems))
-    return draft
+    problems += _json_problems("schema", draft.schema, SCHEMA_BYTES_MAX)
+    problems += _json_problems("sample", draft.sample, SAMPLE_BYTES_MAX)
+    return problems
 
 
 def _json_problems(field: str, text: str, bytes_max: int) -> list[FieldProblem]:

@@ -1,10 +1,10 @@
 """Fair DNS look-ups: which name is looked up next, and for which tenant.
 
 A look-up occupies a thread until the system's resolver returns, and it cannot be interrupted. So a
-tenant may occupy a quarter of the threads that are still free, and a fifth of all threads is
-reserved for tenants that occupy none: one tenant with dead names leaves most of the threads free,
-and after many such tenants the next one still finds a thread. Waiting tenants take turns, and
-within a tenant the names keep their order.
+tenant has a small share of the threads (``policy.share``): a quarter of those that are still free,
+and a fifth of all is reserved for tenants that occupy none. One tenant with dead names leaves most
+of the threads free, and after many such tenants the next one still finds a thread. Waiting tenants
+take turns, and within a tenant the names keep their order.
 
 A name is looked up once, however many requests wait for it. It waits in the queue of each tenant
 that asked for it, and starts when the first of them has its turn.
@@ -18,26 +18,25 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
+from homing.policy.share import Share
+
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-SHARE_OF_FREE = 4  # A tenant may hold one of every four that are free.
+SHARE_OF_FREE = 1 / 4  # that a tenant may hold
 RESERVE_OF_ALL = 5  # One in five is reserved for tenants that hold none.
 
 
-def has_share(held: int, *, free: int, reserve: int) -> bool:
-    """Whether a tenant that holds this many may take one more."""
-    return free > 0 if held == 0 else SHARE_OF_FREE * held < free - reserve
+def _share(total: int) -> Share:
+    return Share(total, weight=SHARE_OF_FREE, reserve=total // RESERVE_OF_ALL)
 
 
 class LookUpQueue(Generic[K]):
     """Names that wait for a thread, and how many threads each tenant holds."""
 
     def __init__(self, threads_max: int) -> None:
-        self.free = threads_max
-        self._reserve = threads_max // RESERVE_OF_ALL
-        self.held: dict[str, int] = {}
+        self.threads = _share(threads_max)
         # OrderedDict, for its O(1) move to the end: a plain dict scans its deleted entries.
         self._waiting: OrderedDict[str, OrderedDict[K, None]] = OrderedDict()
         self._askers: dict[K, dict[str, int]] = {}  # of a name in the queue: requests by tenant
@@ -67,11 +66,10 @@ class LookUpQueue(Generic[K]):
 
         Only tenants that hold a thread are skipped, at most as many as there are threads.
         """
-        if self.free == 0:
+        if self.threads.free == 0:
             return None
         for tenant in self._waiting:
-            held = self.held.get(tenant, 0)
-            if has_share(held, free=self.free, reserve=self._reserve):
+            if self.threads.may_take(tenant):
                 break
         else:
             return None
@@ -79,16 +77,12 @@ class LookUpQueue(Generic[K]):
         self._waiting.move_to_end(tenant)
         for asker in self._askers.pop(name):
             self._forget(asker, name)
-        self.free -= 1
-        self.held[tenant] = held + 1
+        self.threads.take(tenant)
         return tenant, name
 
     def end(self, tenant: str) -> None:
         """Release a thread of this tenant."""
-        self.free += 1
-        self.held[tenant] -= 1
-        if self.held[tenant] == 0:
-            del self.held[tenant]
+        self.threads.give(tenant)
 
     def _forget(self, tenant: str, name: K) -> None:
         names = self._waiting[tenant]
@@ -111,7 +105,7 @@ class FairCache(Generic[K, V]):
     """
 
     def __init__(self, entries_max: int, *, keep_s_max: float) -> None:
-        self._entries_max, self._keep_s_max = entries_max, keep_s_max
+        self._share, self._keep_s_max = _share(entries_max), keep_s_max
         self._entries: OrderedDict[K, _Kept[V]] = OrderedDict()  # oldest first
         self._owned: dict[str, OrderedDict[K, None]] = {}
 
@@ -134,13 +128,12 @@ class FairCache(Generic[K, V]):
             if now < kept.forget_at:
                 break
             self.forget(oldest)
-        free = self._entries_max - len(self._entries)
-        mine = self._owned.get(owner)
-        reserve = self._entries_max // RESERVE_OF_ALL
-        if not has_share(len(mine or ()), free=free, reserve=reserve):
+        if not self._share.may_take(owner):
+            mine = self._owned.get(owner)
             if mine is None:
                 return
             self.forget(next(iter(mine)))
+        self._share.take(owner)
         until = now + min(keep_s, self._keep_s_max)
         self._entries[key] = _Kept(owner, value, until, now + self._keep_s_max)
         self._owned.setdefault(owner, OrderedDict())[key] = None
@@ -148,6 +141,7 @@ class FairCache(Generic[K, V]):
     def forget(self, key: K) -> None:
         kept = self._entries.pop(key, None)
         if kept is not None:
+            self._share.give(kept.owner)
             mine = self._owned[kept.owner]
             del mine[key]
             if not mine:

@@ -19,22 +19,22 @@ _RISE = [2 * byte.bit_count() - 8 for byte in range(256)]  # of the level, withi
 _PEAK = [max(2 * (byte >> 8 - n).bit_count() - n for n in range(9)) for byte in range(256)]
 
 
-def is_deep(data: bytes) -> bool:
-    """Whether data, which is JSON, has too many levels.
+def is_deep(data: bytes, levels_max: int = LEVELS_MAX) -> bool:
+    """Whether data, which is JSON, has more levels than that.
 
     Most data has too few brackets for that. Nothing is decoded: data of a megabyte can have half a
     million arrays. Its brackets become bits (1 opens, 0 closes). Only where the count of 64 of them
     allows it is each of them looked at.
     """
-    if len(data) <= 2 * LEVELS_MAX or data.count(b"[") + data.count(b"{") <= LEVELS_MAX:
+    if len(data) <= 2 * levels_max or data.count(b"[") + data.count(b"{") <= levels_max:
         return False
     packed = _packed(data)
     level = 0
     for at, opens in enumerate(map(int.bit_count, memoryview(packed).cast("Q"))):
-        if level + opens > LEVELS_MAX:
+        if level + opens > levels_max:
             inner = level
             for byte in packed[8 * at : 8 * at + 8]:
-                if inner + _PEAK[byte] > LEVELS_MAX:
+                if inner + _PEAK[byte] > levels_max:
                     return True
                 inner += _RISE[byte]
         level += 2 * opens - _BLOCK

@@ -1,10 +1,9 @@
 """A share: how much of something each tenant may hold, so that no tenant leaves others without.
 
 The rule is the one by which network switches divide their memory between ports. A tenant may take
-more only while it holds less than ``weight`` times what is free, not counting a reserve. So a
-tenant that is alone gets most of it, greedy tenants get equal parts, and a tenant that holds
-nothing finds something: the reserve is for such tenants. The rule needs no list of tenants that
-wait, and no number of tenants.
+more only while it holds less than ``weight`` times what is free, without a reserve. So a tenant
+that is alone gets most, greedy tenants get equal parts, and one that holds nothing finds something,
+for which the reserve is kept. The rule needs no list of tenants that wait.
 
 It divides whatever is returned: places, bytes in memory, or time of the event loop that was spent
 (and is returned when a second has passed).

@@ -400,6 +400,9 @@ class AdminStore(Protocol):
     ) -> Erasure:
         """Store an erasure, or return the one that has erased, or is erasing, the same.
 
+        It covers what was accepted before its commit. One of a tenant that is running covers what
+        was accepted meanwhile, too, and no object of the tenant can be made until it is finished.
+
         ``earlier`` are the hashes of the event's id ``key``. From its commit on no publish takes
         the id of an erased event for a new one, and all of a tenant that is erased is hidden.
         Raises NotFound if there is no such event, or TooMany.
@@ -441,8 +444,11 @@ class AdminStore(Protocol):
     async def erase_rest_of_tenant(self, erasure: Erasure, *, limit: int) -> CleanupStep:
         """Remove some rows of a tenant besides its events; ``done`` if all are gone."""
 
-    async def finish_erasure(self, erasure_id: int, *, now: int, everything: bool = False) -> None:
-        """With ``everything`` of a tenant: processes forget its endpoints with the new version."""
+    async def finish_erasure(self, erasure: Erasure, *, now: int) -> bool:
+        """False if it was asked for again meanwhile: then more is to be removed.
+
+        If it is of a whole tenant, processes forget its endpoints with a new version.
+        """
 
     async def empty_log(self) -> bool:
         """Empty the write-ahead log of SQLite, which has old versions of pages.

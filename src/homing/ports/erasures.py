@@ -27,13 +27,14 @@ class Erasure(Struct, frozen=True):
     path: str  # the payload field, or ""
     subject: bytes  # keyed hashes of the event's id, or of the field's value
     created_at: int
-    upto_id: int  # the event, or: nothing newer is erased
+    event_id: int = 0  # of an erasure of one event
     version: int = 0  # of the catalog: a process that has read it sends no erased data; 0: not yet
     more: bool = False  # other events match, too: they are not part of this erasure
     events: int = 0
     deliveries: int = 0
     cancelled: int = 0  # of these deliveries, those that were pending
     finished_at: int | None = None  # None: rows or files may still have some of it
+    upto_position: int = 0  # what was accepted later is no part of it
 
 
 class Erasable(Struct, frozen=True):
@@ -52,7 +53,7 @@ class TenantChanges(Struct, frozen=True):
     """What a process must know of erasures and moves to act on a version of the catalog."""
 
     since: dict[str, int]  # by tenant: the version of its last erasure
-    everything: dict[str, int]  # by tenant that was erased as a whole: up to this id
+    everything: dict[str, int]  # by tenant: the version with which all that it had was erased
     ids: bool  # the ids of erased events are remembered
     moves: tuple[TenantMove, ...] = ()  # tenants that are not served here, or not now
     hash_keys: tuple[HashKey, ...] = ()  # those of tenants that moved in included

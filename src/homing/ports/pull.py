@@ -11,6 +11,7 @@ from homing.model import Event
 from homing.policy.audit import AuditDraft
 
 READERS_MAX = 16  # of one subscription
+PAGE_BYTES_MAX = 1024 * 1024  # of event data on one page, unless a single event has more
 
 
 class PullEntry(Struct, frozen=True, gc=False):

@@ -29,7 +29,7 @@ from homing.engine.portal import Portal
 from homing.engine.relay import Relay
 from homing.engine.timekeeper import Timekeeper, others_run
 from homing.model import Verification
-from homing.net.clock import SystemClock
+from homing.net.clock import SystemClock, thread_cpu_ns
 from homing.net.dial import OwnReceiver
 from homing.net.identity_files import read_identity
 from homing.net.mail import SmtpMailer, SmtpOptions
@@ -204,6 +204,7 @@ def engine_options(settings: Settings) -> EngineOptions:
     delivery = settings.delivery
     return EngineOptions(
         node=settings.fleet.nodes[0],
+        cpu_ns=thread_cpu_ns,
         fresh_slots=delivery.fresh_slots,
         retry_slots=delivery.retry_slots,
         endpoint_slots=delivery.endpoint_slots,

@@ -641,29 +641,35 @@ class Admin:
         audit: AuditDraft | None = None,
     ) -> Erasure:
         await begin_change(tx, new.tenant)
-        new, known = await erasures.same_as(tx, new, key=key, earlier=earlier)
-        if known:
-            return new
+        await erasures.hold(tx, new.tenant)
+        asked = replace(new, upto_position=NOT_BOUND)
+        begun, known = await erasures.same_as(tx, asked, key=key, earlier=earlier)
+        if known and new.kind is not ErasureKind.TENANT:
+            return begun
         if new.kind is ErasureKind.TENANT:
-            await tx.all("signing_keys_remove", tenant=new.tenant)
-            await event_types.erase(tx, new.tenant)
+            await erasures.hide_tenant(tx, begun)
         await audit_log.write(  # It never says which id or value was erased.
             tx,
             audit,
-            tenant=new.tenant,
-            object_id=show_id("era", new.id),
-            after={"kind": new.kind, "field": new.path},
+            tenant=begun.tenant,
+            object_id=show_id("era", begun.id),
+            after={"kind": begun.kind, "field": begun.path},
         )
+        if known:
+            await tx.one("erasure_hold", id=begun.id)
         version = await raise_catalog(tx)  # From now on publishes look for erased ids.
         if new.kind is ErasureKind.TENANT:
-            new = replace(new, version=version)
-        await tx.insert("erasure", [rows.erasure_row(new)])
-        return new
+            begun = replace(begun, version=version, upto_position=NOT_BOUND)
+        if known:
+            await tx.all("erasure_extend", id=begun.id, upto_position=NOT_BOUND, version=version)
+        else:
+            await tx.insert("erasure", [rows.erasure_row(begun)])
+        return begun
 
     @transaction()
     async def bound_erasure(self, tx: Tx, erasure_id: int) -> Erasure:
-        upto_id = await _last_id(tx)  # An event by a clock that was ahead has a later id.
-        await tx.all("erasure_bound", id=erasure_id, upto_id=upto_id, not_bound=NOT_BOUND)
+        upto = await acceptance.last(tx)
+        await tx.all("erasure_bound", id=erasure_id, upto_position=upto, not_bound=NOT_BOUND)
         row = await tx.one("erasure_by_id", id=erasure_id)
         if row is None:
             raise NotFound
@@ -719,12 +725,17 @@ class Admin:
         return await erasures.remove_of_tenant(tx, erasure, limit=limit)
 
     @transaction()
-    async def finish_erasure(
-        self, tx: Tx, erasure_id: int, *, now: int, everything: bool = False
-    ) -> None:
-        await tx.one("erasure_hold", id=erasure_id)
-        version = await raise_catalog(tx) if everything else None
-        await tx.all("erasure_finish", id=erasure_id, now=now, version=version)
+    async def finish_erasure(self, tx: Tx, erasure: Erasure, *, now: int) -> bool:
+        await tx.one("erasure_hold", id=erasure.id)
+        version = await raise_catalog(tx) if erasure.kind is ErasureKind.TENANT else None
+        row = await tx.one(
+            "erasure_finish",
+            id=erasure.id,
+            upto_position=erasure.upto_position,
+            now=now,
+            version=version,
+        )
+        return row is not None
 
     async def empty_log(self) -> bool:
         return await self._db.empty_log()
@@ -828,6 +839,8 @@ async def _living(tx: Tx, subscription_id: int) -> Subscription:
     subscription = rows.subscription(row)
     if subscription.deleted_at is not None:
         raise NotFound
+    if subscription.tenant in await erasures.being_erased(tx):
+        raise NotFound  # It is hidden, and no change may give it a later version.
     return subscription
 
 
@@ -854,13 +867,6 @@ async def _with_version(tx: Tx, new: Subscription, *others: Subscription) -> Sub
     ids = [it.id for it in (new, *others)]
     await tx.all("subscriptions_raise", ids=ids, version=version)
     return replace(new, version=version)
-
-
-async def _last_id(tx: Tx) -> int:
-    """The highest id in use."""
-    row = await tx.one("last_id")
-    assert row is not None
-    return int(row[0])
 
 
 async def _change(tx: Tx, before: Subscription, new: Subscription, *, cleanup_job_id: int) -> None:

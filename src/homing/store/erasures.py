@@ -9,7 +9,7 @@ found through its endpoints.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -20,27 +20,21 @@ from homing.policy.hash_keys import HashKey
 from homing.ports import CleanupStep
 from homing.ports.erasures import Erasable, Erasure, ErasureKind, TenantChanges
 from homing.store import order, pull_streams, rows, tenant_moves
+from homing.store.tenant_rows import LINKS, UNITS, AtOnce, OfEndpoint, OfTenant
 from homing.store.tx import Row, Tx
 from homing.store.writes import LedgerChange, add_to_ledger
 
 ENDPOINTS_AT_ONCE = 20
 HASH_BYTES = 16  # of a payload field's value
 RUNNING_MAX = 100  # erasures of one tenant that are not finished
-_BY_ENDPOINT = (
-    "erase_endpoint_history",
-    "erase_endpoint_attempts",
-    "erase_endpoint_transitions",
-    "erase_endpoint_causes",
-    "erase_endpoint_subscriptions",
+# What is found through others is removed before them.
+_UNITS = (*reversed(UNITS), LINKS)
+_AT_ONCE = tuple(
+    name for it in _UNITS if isinstance(it.erased, AtOnce) for name in it.erased.statements
 )
-_BY_TENANT = (
-    "erase_notices_of",
-    "erase_notices_for",
-    "erase_targets_of",
-    "erase_api_keys_of",
-    "erase_portal_links_of",
-    "erase_portal_settings_of",
-    "erase_jobs_of_tenant",
+_OF_ENDPOINT = tuple(it.erased.statement for it in _UNITS if isinstance(it.erased, OfEndpoint))
+_OF_TENANT = tuple(
+    name for it in _UNITS if isinstance(it.erased, OfTenant) for name in it.erased.statements
 )
 
 
@@ -49,9 +43,9 @@ async def tenants(tx: Tx, since_version: int) -> TenantChanges:
     since: dict[str, int] = {}
     if since_version:  # A process that has just started has nothing in memory.
         since = dict(await tx.all("tenants_erased_since", version=since_version))
-    everything = await being_erased(tx)  # Their subscriptions may still be there.
-    for tenant, upto_id in await tx.all("whole_tenants_erased_since", version=since_version):
-        everything[tenant] = max(upto_id, everything.get(tenant, 0))
+    everything: dict[str, int] = dict(
+        await tx.all("whole_tenants_erased_since", version=since_version)
+    )
     ids = await tx.one("erased_keys_exist") is not None
     moves = tuple(await tenant_moves.all_moves(tx))
     return TenantChanges(since, everything, ids, moves, tuple(await hash_keys(tx)))
@@ -63,12 +57,27 @@ async def hash_keys(tx: Tx) -> list[HashKey]:
 
 
 async def being_erased(tx: Tx) -> dict[str, int]:
-    """The tenants whose objects up to this id are hidden."""
+    """The tenants whose objects are hidden, and their events up to this position."""
     return dict(await tx.all("tenants_being_erased"))
 
 
+def covers(hidden: Mapping[str, int], tenant: str, position: int) -> bool:
+    """Whether an event with this position is hidden, because its tenant is being erased."""
+    return position <= hidden.get(tenant, -1)
+
+
+async def hold(tx: Tx, tenant: str) -> None:
+    """Begin no erasure of this tenant, or make none of its objects, until the commit."""
+    await tx.one("name_lock", name=f"objects of {tenant}")
+
+
 async def refuse_while_erased(tx: Tx, tenant: str) -> None:
-    """Raises Conflict while everything of a tenant is being erased."""
+    """Raises Conflict while everything of a tenant is being erased.
+
+    Whatever makes an object of a tenant calls this first: so all its objects that are there while
+    it is erased are part of the erasure.
+    """
+    await hold(tx, tenant)
     if tenant in await being_erased(tx):
         raise Conflict(
             say("The tenant {tenant} is being erased: try again when that is done.", tenant=tenant)
@@ -81,20 +90,22 @@ async def same_as(
     """The erasure that has erased, or is erasing, the same, and True; else ``new``, and False.
 
     ``earlier`` are the hashes of the event's id ``key``. Raises NotFound if there is no such event,
-    TooMany if the tenant has too many erasures that are not finished.
+    TooMany if the tenant has too many erasures that are not finished. One of a value is never the
+    same as another: between the two, events with this value may have been accepted.
     """
     found_running = await tx.all("erasures_running_of", tenant=new.tenant, limit=RUNNING_MAX)
     running = [rows.erasure(row) for row in found_running]
-    for known in running:
-        if (known.kind, known.path, known.subject) != (new.kind, new.path, new.subject):
-            continue
-        if known.kind is not ErasureKind.FIELD or not known.version:
-            return known, True  # Otherwise it has its events, and new ones may match.
     if key is not None:
         found = await tx.one("erasable_by_key", tenant=new.tenant, key=key)
         if found is None:
             return await _earlier(tx, earlier), True
-        new = replace(new, upto_id=found[0])
+        new = replace(new, event_id=found[0])
+    for known in running:
+        if new.kind is not ErasureKind.FIELD and (known.kind, known.event_id) == (
+            new.kind,
+            new.event_id,
+        ):
+            return known, True
     if len(running) >= RUNNING_MAX:
         raise TooMany(
             say(
@@ -124,18 +135,21 @@ async def next_events(
     """
     match erasure.kind:
         case ErasureKind.EVENT:
-            found = await tx.all("erasable_by_id", ids=[erasure.upto_id])
-            return [Erasable(*row) for row in found], None
+            return await _by_id(tx, [erasure.event_id], erasure.upto_position), None
         case ErasureKind.FIELD:
             return await _by_field(tx, erasure, limit), None
         case ErasureKind.TENANT:
             walked = await tx.all(
                 "keys_of_tenant", tenant=erasure.tenant, after_key=after_key, limit=limit
             )
-            ids = [event_id for _, event_id in walked if event_id <= erasure.upto_id]
-            found = await tx.all("erasable_by_id", ids=ids) if ids else []
+            ids = [event_id for _, event_id in walked]
             on_after = walked[-1][0] if len(walked) == limit else None
-            return [Erasable(*row) for row in found], on_after
+            return await _by_id(tx, ids, erasure.upto_position), on_after
+
+
+async def _by_id(tx: Tx, ids: Sequence[int], upto_position: int) -> list[Erasable]:
+    found = await tx.all("erasable_by_id", ids=list(ids), upto_position=upto_position)
+    return [Erasable(*row) for row in found]
 
 
 async def _by_field(tx: Tx, erasure: Erasure, limit: int) -> list[Erasable]:
@@ -146,7 +160,7 @@ async def _by_field(tx: Tx, erasure: Erasure, limit: int) -> list[Erasable]:
             "erasable_by_field",
             hash=digest,
             tenant=erasure.tenant,
-            upto_id=erasure.upto_id,
+            upto_position=erasure.upto_position,
             limit=limit,
         )
         by_id.update({row[0]: Erasable(*row) for row in found})
@@ -230,6 +244,21 @@ async def remove(tx: Tx, events: Sequence[Erasable], *, limit: int) -> Removed:
     return gone
 
 
+async def hide_tenant(tx: Tx, erasure: Erasure) -> None:
+    """Remove at once what people or receivers could still see or use of an erased tenant.
+
+    All of it is bounded. Keys and links that were made since the last ones were revoked are
+    revoked, too.
+    """
+    tenant = erasure.tenant
+    await tx.all("keys_raise")
+    await tx.all("keys_revoke_of", tenant=tenant, now=erasure.created_at)
+    await tx.all("sessions_raise")
+    await tx.all("portal_links_revoke_of", tenant=tenant, now=erasure.created_at)
+    for statement in _AT_ONCE:
+        await tx.all(statement, tenant=tenant)
+
+
 async def hide(tx: Tx, erasure_id: int, *, version: int, more: bool) -> None:
     """Note the version of the catalog with which processes forget what was erased."""
     await tx.all("erasure_hide", id=erasure_id, version=version, more=int(more))
@@ -241,7 +270,7 @@ async def remove_of_tenant(tx: Tx, erasure: Erasure, *, limit: int) -> CleanupSt
     endpoints = await tx.all("erase_endpoints_of", tenant=tenant, limit=ENDPOINTS_AT_ONCE)
     left, touched = limit, 0
     for (endpoint_id,) in endpoints:
-        for statement in _BY_ENDPOINT:
+        for statement in _OF_ENDPOINT:
             removed = await tx.all(statement, endpoint_id=endpoint_id, limit=left)
             if statement == "erase_endpoint_history":
                 await tx.many("attempts_remove", removed)
@@ -249,13 +278,11 @@ async def remove_of_tenant(tx: Tx, erasure: Erasure, *, limit: int) -> CleanupSt
             touched += len(removed)
             if left <= 0:
                 return CleanupStep(touched, done=False)
-        await tx.all("erase_endpoint_jobs", endpoint_id=endpoint_id)
-        touched += len(await tx.all("erase_endpoint", endpoint_id=endpoint_id))
     if endpoints:
         return CleanupStep(touched, done=False)
     if not await pull_streams.erase(tx, tenant, limit=limit):
         return CleanupStep(limit, done=False)
-    for statement in _BY_TENANT:
+    for statement in _OF_TENANT:
         left -= len(await tx.all(statement, tenant=tenant, limit=left))
         if left <= 0:
             return CleanupStep(limit, done=False)

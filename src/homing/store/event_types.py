@@ -68,12 +68,6 @@ async def delete(tx: Tx, tenant: str, name: str, *, audit: AuditDraft | None) ->
     return await _raise(tx, before)
 
 
-async def erase(tx: Tx, tenant: str) -> None:
-    """Remove all types of a tenant, whose number and size are bounded."""
-    await tx.all("event_types_erase", tenant=tenant)
-    await tx.all("event_type_change_erase", tenant=tenant)
-
-
 async def page(
     tx: Tx, *, tenant: str | None, after: TypePlace | None, limit: int
 ) -> tuple[list[TypeSummary], TypePlace | None]:

@@ -9,6 +9,7 @@ from homing.policy.audit import AuditDraft
 from homing.policy.keys import ApiKey, Role
 from homing.ports import KeySession
 from homing.store import audit as audit_log
+from homing.store import erasures
 from homing.store.tx import Db, Row, Tx, transaction
 
 LINKS = "link"  # the holder of rows that are no sessions, but links that have opened one
@@ -34,6 +35,8 @@ class Keys:
     async def create_key(
         self, tx: Tx, key: ApiKey, *, max_keys: int, audit: AuditDraft | None = None
     ) -> bool:
+        if key.tenant is not None:
+            await erasures.refuse_while_erased(tx, key.tenant)
         await tx.all("keys_raise")
         row = await tx.one("keys_count")
         assert row is not None

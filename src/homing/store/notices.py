@@ -41,7 +41,7 @@ from homing.policy.notices import (
 from homing.policy.text import storable
 from homing.ports import TakenMessage
 from homing.store import audit as audit_log
-from homing.store import leases, tenant_moves
+from homing.store import erasures, leases, tenant_moves
 from homing.store.catalog_versions import raise_catalog
 from homing.store.tx import Db, Row, Tx, transaction
 
@@ -268,6 +268,7 @@ class Notices:
         now: int,
         audit: AuditDraft | None = None,
     ) -> int:
+        await erasures.refuse_while_erased(tx, target.tenant)
         await tx.one("name_lock", name="notice targets")  # One at a time.
         await _check_limits(tx, target, address, now=now)
         await _begin_reminders(tx, now)

@@ -8,12 +8,11 @@ from homing.errors import BehindRetention, Conflict, NotFound
 from homing.languages.sentences import say
 from homing.model import Event, show_id
 from homing.policy.audit import AuditDraft
-from homing.ports.pull import READERS_MAX, PullEntry, PullPage, PullReader
+from homing.ports.pull import PAGE_BYTES_MAX, READERS_MAX, PullEntry, PullPage, PullReader
 from homing.store import audit as audit_log
 from homing.store import erasures, rows, tenant_moves
 from homing.store.tx import Db, Row, Tx, transaction
 
-PAGE_BYTES_MAX = 4 * 1024 * 1024  # of event data on one page, unless a single event has more
 _AHEAD = (
     "The cursor is ahead of the database: it may have lost its newest commits, for example in a "
     "failover. Read without a cursor, or from the reader's own."
@@ -53,8 +52,8 @@ class Pulls:
             if oldest > after:
                 raise BehindRetention(oldest)
         sizes = _that_fit(sizes)
-        hidden = (await erasures.being_erased(tx)).get(tenant, 0)
-        ids = [event_id for _, event_id, size in sizes if size is not None and event_id > hidden]
+        hidden = tenant in await erasures.being_erased(tx)
+        ids = [event_id for _, event_id, size in sizes if size is not None and not hidden]
         found = await tx.all("pull_events", ids=ids) if ids else []
         events: dict[int, Event] = {row[0]: rows.event(row) for row in found}
         entries = [

@@ -35,7 +35,7 @@ from homing.model import (
 from homing.policy.bulk import Counted, Group
 from homing.ports import DeliveryFilter, PastEvent, ReplayJob
 from homing.ports.admin import LAST_PLACE, EventPlace
-from homing.store import acceptance, order, rows, tenant_moves
+from homing.store import acceptance, erasures, order, rows, tenant_moves
 from homing.store.selection import id_range, selection_values
 from homing.store.tx import Row, Tx
 from homing.store.writes import LedgerChange, add_to_ledger
@@ -137,6 +137,7 @@ async def _write(
     """
     if not deliveries:
         return []
+    erased = await erasures.being_erased(tx)
     targets = await _targets(tx, deliveries)
     ids = sorted({it.event_id for it in deliveries})
     events: dict[int, str] = dict(await tx.all("replay_events", ids=ids))
@@ -150,6 +151,7 @@ async def _write(
         )
         for it in deliveries
         if it.event_id in events and (target := targets.get(it.subscription_id))
+        if it.tenant not in erased
     ]
     latest = [
         it
@@ -181,6 +183,8 @@ async def save_replay(tx: Tx, job: ReplayJob) -> None:
 
     The deliveries that were listed at ``as_of`` are replayed once.
     """
+    if job.filter.tenant is not None:
+        await erasures.refuse_while_erased(tx, job.filter.tenant)
     await tx.one("name_lock", name=f"replays {job.filter.tenant or ''}")  # One at a time.
     listed_at = job.created_at if job.filter.as_of is None else job.filter.as_of
     found = await tx.all("replay_jobs_running")
@@ -229,6 +233,8 @@ def _asks_the_same(one: ReplayJob, other: ReplayJob) -> bool:
 
 async def save_backfill(tx: Tx, job: ReplayJob) -> ReplayJob:
     """Store a backfill; raises Conflict if another one of its subscription is running."""
+    if job.filter.tenant is not None:
+        await erasures.refuse_while_erased(tx, job.filter.tenant)
     await tx.one("name_lock", name=f"replays {job.filter.tenant or ''}")  # One at a time.
     running = await tx.all("replay_jobs_running")
     for row in running:

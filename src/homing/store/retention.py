@@ -89,7 +89,8 @@ async def step_of_tenant(
     removed = 0
     if ids:
         await tx.all("erase_hold", ids=ids)  # No replay is made of them meanwhile.
-        found = [Erasable(*row) for row in await tx.all("erasable_by_id", ids=ids)]
+        whole = await tx.all("erasable_by_id", ids=ids, upto_position=_END)
+        found = [Erasable(*row) for row in whole]
         asked: list[Row] = [(it.event_id, it.last_id, before) for it in found]
         needed = {row[0] for row in await tx.many("events_needed", asked)}
         old = [it for it in found if it.event_id not in needed and it.accepted_at < before]

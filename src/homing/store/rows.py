@@ -135,7 +135,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     ),
     "erasure": _columns(
         "id tenant kind path subject created_at upto_id version more events deliveries cancelled"
-        " finished_at"
+        " finished_at upto_position"
     ),
     "audit_entry": _columns(
         "id at tenant key_id who who_tenant address person action object before after refused count"
@@ -703,18 +703,19 @@ def erasure_row(it: Erasure) -> Row:
         it.path,
         it.subject,
         it.created_at,
-        it.upto_id,
+        it.event_id,
         it.version,
         int(it.more),
         it.events,
         it.deliveries,
         it.cancelled,
         it.finished_at,
+        it.upto_position,
     )
 
 
 def erasure(row: Row) -> Erasure:
-    number, tenant, kind, path, subject, created_at, upto_id, version, more, *counts = row
+    number, tenant, kind, path, subject, created_at, event_id, version, more, *counts = row
     return Erasure(
         number,
         tenant,
@@ -722,7 +723,7 @@ def erasure(row: Row) -> Erasure:
         path,
         bytes(subject),
         created_at,
-        upto_id,
+        event_id,
         version,
         bool(more),
         *counts,

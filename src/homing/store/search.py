@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from homing.model import Endpoint
 from homing.ports.views import EventSummary
-from homing.store import rows
+from homing.store import erasures, rows
 from homing.store.tx import Row, Tx
 
 TENANTS_MAX = 1_000  # that a search over all tenants visits
@@ -22,7 +22,7 @@ async def events_by_key(
 ) -> tuple[list[EventSummary], bool]:
     tenants, complete = await _tenants(tx, "search_event_tenants", tenant)
     found = await tx.many("search_events", [(one, key) for one in tenants])
-    return _newest(found, limit), complete
+    return await _newest(tx, found, limit), complete
 
 
 async def events_by_field(
@@ -36,7 +36,7 @@ async def events_by_field(
             tenants = [row[0] for row in walked]
         for one in tenants:
             found += await tx.all("search_field_events", hash=digest, tenant=one, limit=limit)
-    return _newest(found, limit)
+    return await _newest(tx, found, limit)
 
 
 async def endpoints_by_url(
@@ -68,8 +68,13 @@ async def _tenants(tx: Tx, statement: str, tenant: str | None) -> tuple[list[str
     return found[:TENANTS_MAX], len(found) <= TENANTS_MAX
 
 
-def _newest(found: list[Row], limit: int) -> list[EventSummary]:
-    by_id = {row[0]: EventSummary(*row) for row in found}  # One event may have several values.
+async def _newest(tx: Tx, found: list[Row], limit: int) -> list[EventSummary]:
+    hidden = await erasures.being_erased(tx)
+    by_id = {  # One event may have several values.
+        row[0]: EventSummary(*row[:-1])
+        for row in found
+        if not erasures.covers(hidden, row[1], row[-1])
+    }
     return [by_id[number] for number in sorted(by_id, reverse=True)[:limit]]
 
 

@@ -1,9 +1,9 @@
-"""All rows of one tenant: which tables have some, how they are found, and what they hold.
+"""All rows of one tenant: which tables have some, how they are found, copied and erased.
 
 Every table either has rows of tenants (``UNITS``) or belongs to the installation
-(``INSTALLATION``); a test compares both with the schema. Rows are read in pages, by seeks where a
-table is large: events through the keys of a tenant, deliveries through its endpoints. Small tables
-are read in windows of the primary key.
+(``INSTALLATION``); a test compares both with the schema. A move copies the units, and an erasure
+removes them. Rows are read in pages, by seeks where a table is large: events through the keys of a
+tenant, deliveries through its endpoints. Small tables are read in windows of the primary key.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ INSTALLATION = frozenset(
         "notice_reminder",
         "plaintext_removal",
         "policy",  # of the settings
-        "portal_link",  # signed with a key of the installation: the application makes new ones
         "process",
         "tenant_move",
         "tenant_move_progress",
@@ -280,24 +279,65 @@ _ROLLED_UP = f"(tenant = :tenant OR endpoint_id IN {_ENDPOINTS})"
 Read = Callable[[TenantRows, Any], Awaitable[Page]]
 
 
+# How an erasure of the tenant removes the rows of a unit.
+
+
+class AtOnce(NamedTuple):
+    """In the commit that begins the erasure: people or receivers could still use them."""
+
+    statements: tuple[str, ...]  # by tenant
+
+
+class OfTenant(NamedTuple):
+    """In steps, after the events and endpoints."""
+
+    statements: tuple[str, ...]  # by tenant, with a limit
+
+
+class OfEndpoint(NamedTuple):
+    """In steps, of one endpoint after the other."""
+
+    statement: str  # by endpoint, with a limit
+
+
+class WithEvents(NamedTuple):
+    """With the events that they belong to."""
+
+
+class WithStreams(NamedTuple):
+    """With the streams of subscriptions without a URL."""
+
+
+class Stays(NamedTuple):
+    """They stay, and have nothing of what was erased."""
+
+    why: str
+
+
+Erased = AtOnce | OfTenant | OfEndpoint | WithEvents | WithStreams | Stays
+
+
 class Unit(NamedTuple):
     """Rows that are read together, a page at a time."""
 
     name: str
     tables: tuple[str, ...]
     read: Read
+    erased: Erased
 
 
-def _window(table: str, condition: str = "tenant = :tenant") -> Unit:
-    return Unit(table, (table,), lambda rows, after: rows.window(table, condition, after))
+def _window(table: str, erased: Erased, condition: str = "tenant = :tenant") -> Unit:
+    return Unit(table, (table,), lambda rows, after: rows.window(table, condition, after), erased)
 
 
-def _by_tenant(table: str, order: str) -> Unit:
-    return Unit(table, (table,), lambda rows, after: rows.by_tenant(table, order, after))
+def _by_tenant(table: str, order: str, erased: Erased) -> Unit:
+    return Unit(table, (table,), lambda rows, after: rows.by_tenant(table, order, after), erased)
 
 
-def _deliveries(table: str) -> Unit:
-    return Unit(table, ("attempt", table), lambda rows, after: rows.deliveries(table, after))
+def _deliveries(table: str, erased: Erased) -> Unit:
+    return Unit(
+        table, ("attempt", table), lambda rows, after: rows.deliveries(table, after), erased
+    )
 
 
 async def _replay_jobs(rows: TenantRows, after: Any) -> Page:
@@ -309,42 +349,60 @@ async def _replay_jobs(rows: TenantRows, after: Any) -> Page:
 # In the order of copying: what other rows are found through comes first. Rows are removed in the
 # opposite order.
 UNITS: tuple[Unit, ...] = (
-    _window("subscription"),
-    _window("signing_keys"),
-    _window("event_type"),
-    _window("event_type_change"),
-    _window("portal_settings"),
-    _window("endpoint"),
-    _window("erasure"),
-    _window("erased_key", "erasure_id IN (SELECT id FROM erasure WHERE tenant = :tenant)"),
-    _window("notice_target"),
-    _window("pull_stream"),
-    _window("pull_reader", f"subscription_id IN {_SUBSCRIPTIONS}"),
-    _window("api_key"),
-    _window("ledger"),
-    _window("cause"),
-    _window("transition", f"endpoint_id IN {_ENDPOINTS}"),
-    _window("cleanup_job", f"endpoint_id IN {_ENDPOINTS}"),
-    _window("key_release", f"endpoint_id IN {_ENDPOINTS}"),
-    Unit("replay_job", ("replay_job",), _replay_jobs),
-    _window("notice", "owner = :tenant"),
+    _window("endpoint", OfEndpoint("erase_endpoint")),
+    _window("subscription", OfEndpoint("erase_endpoint_subscriptions")),
+    _window("signing_keys", AtOnce(("signing_keys_remove",))),
+    _window("event_type", AtOnce(("event_types_erase",))),
+    _window("event_type_change", AtOnce(("event_type_change_erase",))),
+    _window("portal_settings", AtOnce(("erase_portal_settings_of",))),
+    _window("erasure", Stays("it says what was erased: keyed hashes and counts")),
     _window(
-        "notice_overflow", "target_id IN (SELECT id FROM notice_target WHERE tenant = :tenant)"
+        "erased_key",
+        Stays("keyed hashes, by which a publish finds that an id was erased"),
+        "erasure_id IN (SELECT id FROM erasure WHERE tenant = :tenant)",
     ),
-    _window("rollup", _ROLLED_UP),
-    _window("rollup_hour", _ROLLED_UP),
-    _by_tenant("event_key", "key"),
+    _window("notice_target", AtOnce(("erase_overflow_of", "erase_targets_of"))),
+    _window("pull_stream", WithStreams()),
+    _window("pull_reader", WithStreams(), f"subscription_id IN {_SUBSCRIPTIONS}"),
+    _window("api_key", OfTenant(("erase_api_keys_of",))),
+    _window("ledger", Stays("sums alone, which still balance")),
+    _window("cause", OfEndpoint("erase_endpoint_causes")),
+    _window("transition", OfEndpoint("erase_endpoint_transitions"), f"endpoint_id IN {_ENDPOINTS}"),
+    _window("cleanup_job", OfEndpoint("erase_endpoint_jobs"), f"endpoint_id IN {_ENDPOINTS}"),
+    _window("key_release", OfEndpoint("erase_endpoint_releases"), f"endpoint_id IN {_ENDPOINTS}"),
+    Unit("replay_job", ("replay_job",), _replay_jobs, OfTenant(("erase_jobs_of_tenant",))),
+    _window("notice", OfTenant(("erase_notices_of", "erase_notices_for")), "owner = :tenant"),
+    _window(
+        "notice_overflow",
+        AtOnce(()),  # with its target
+        "target_id IN (SELECT id FROM notice_target WHERE tenant = :tenant)",
+    ),
+    _window("rollup", Stays("counts alone, by the minute"), _ROLLED_UP),
+    _window("rollup_hour", Stays("counts alone, by the hour"), _ROLLED_UP),
+    _by_tenant("event_key", "key", WithEvents()),
     Unit(
         "event",
         ("event_field", "replay_link", "event"),
         lambda rows, after: rows.events(after),
+        WithEvents(),
     ),
-    _deliveries("pending"),
-    _deliveries("history"),
-    Unit("test sends", ("attempt",), lambda rows, after: rows.test_attempts(after)),
-    Unit("pull_entry", ("pull_entry",), lambda rows, after: rows.stream_entries(after)),
+    _deliveries("pending", WithEvents()),
+    _deliveries("history", OfEndpoint("erase_endpoint_history")),  # of events past retention
+    Unit(
+        "test sends",
+        ("attempt",),
+        lambda rows, after: rows.test_attempts(after),
+        OfEndpoint("erase_endpoint_attempts"),
+    ),
+    Unit(
+        "pull_entry", ("pull_entry",), lambda rows, after: rows.stream_entries(after), WithStreams()
+    ),
 )
-AUDIT = _by_tenant("audit_entry", "id")
+AUDIT = _by_tenant(
+    "audit_entry", "id", Stays("the audit log is never changed: it says who did what")
+)
+# Signed with a key of the installation: it does not move, the application makes new ones.
+LINKS = _by_tenant("portal_link", "id", OfTenant(("erase_portal_links_of",)))
 
 # A tenant that has no row in any of these has none at all, except in the audit log.
 ROOTS = (

@@ -6,7 +6,6 @@ Every read scans a bounded number of rows, and none delays a commit.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -79,7 +78,7 @@ class Views:
         def keep(row: Row) -> bool:
             if tenant is not None and row[1] != tenant:
                 return False
-            if row[0] <= hidden.get(row[1], 0):
+            if erasures.covers(hidden, row[1], row[4]):
                 return False
             return event_type is None or type_matches(event_type, row[2])
 
@@ -95,7 +94,9 @@ class Views:
     @transaction(view=True)
     async def event(self, tx: Tx, key: str, *, tenant: str) -> EventRow | None:
         row = await tx.one("view_event", tenant=tenant, key=key)
-        return _event_row(row) if row and await _is_shown(tx, row[1], row[0]) else None
+        if row is None or erasures.covers(await erasures.being_erased(tx), tenant, row[-1]):
+            return None
+        return _event_row(row[:-1])
 
     @transaction(view=True)
     async def event_key(self, tx: Tx, event_id: int) -> str:
@@ -126,7 +127,7 @@ class Views:
         hidden = await erasures.being_erased(tx)
 
         def keep(row: Row) -> bool:
-            return _is_living(row) and not row[0] <= hidden.get(row[1], 0)
+            return _is_living(row) and row[1] not in hidden
 
         page, cursor = _page(scanned, scan_limit=scan_limit, limit=limit, keep=keep)
         return [rows.subscription(row) for row in page], cursor
@@ -139,7 +140,7 @@ class Views:
     @transaction(view=True)
     async def subscription(self, tx: Tx, subscription_id: int) -> Subscription | None:
         row = await tx.one("subscription_by_id", id=subscription_id)
-        return rows.subscription(row) if row and await _is_shown(tx, row[1], row[0]) else None
+        return rows.subscription(row) if row and await _is_shown(tx, row[1]) else None
 
     @transaction(view=True)
     async def refused_endpoints(self, tx: Tx, *, since: int, limit: int) -> list[Endpoint]:
@@ -153,7 +154,7 @@ class Views:
         hidden = await erasures.being_erased(tx)
 
         def keep(row: Row) -> bool:
-            if row[0] <= hidden.get(row[2], 0):
+            if row[2] in hidden:
                 return False
             return (tenant is None or row[2] == tenant) and (state is None or row[6] == state)
 
@@ -181,7 +182,7 @@ class Views:
     @transaction(view=True)
     async def endpoint(self, tx: Tx, endpoint_id: int) -> Endpoint | None:
         row = await tx.one("view_endpoint", id=endpoint_id)
-        return rows.endpoint(row) if row and await _is_shown(tx, row[2], row[0]) else None
+        return rows.endpoint(row) if row and await _is_shown(tx, row[2]) else None
 
     @transaction(view=True)
     async def waiting(self, tx: Tx, endpoint_id: int, *, limit: int) -> int:
@@ -310,15 +311,13 @@ class Views:
     async def events_by_key(
         self, tx: Tx, key: str, *, tenant: str | None, limit: int
     ) -> tuple[list[EventSummary], bool]:
-        found, complete = await search.events_by_key(tx, key, tenant=tenant, limit=limit)
-        return await _without_hidden(tx, found), complete
+        return await search.events_by_key(tx, key, tenant=tenant, limit=limit)
 
     @transaction(view=True)
     async def events_by_field(
         self, tx: Tx, hashes: Sequence[bytes], *, tenant: str | None, limit: int
     ) -> list[EventSummary]:
-        found = await search.events_by_field(tx, hashes, tenant=tenant, limit=limit)
-        return await _without_hidden(tx, found)
+        return await search.events_by_field(tx, hashes, tenant=tenant, limit=limit)
 
     @transaction(view=True)
     async def endpoints_by_url(
@@ -504,26 +503,23 @@ def _scan_limit(limit: int, *, passes_over: bool) -> int:
     return max(limit + 1, SCAN_MAX) if passes_over else limit + 1
 
 
-# While a tenant is erased as a whole, everything that it had until then is hidden.
+# While a tenant is erased as a whole, all its objects are hidden, and the events that it had then.
 
 
-_O = TypeVar("_O", Endpoint, EventSummary)
+async def _is_shown(tx: Tx, tenant: str) -> bool:
+    return tenant not in await erasures.being_erased(tx)
 
 
-async def _is_shown(tx: Tx, tenant: str, number: int) -> bool:
-    return number > (await erasures.being_erased(tx)).get(tenant, 0)
-
-
-async def _without_hidden(tx: Tx, found: list[_O]) -> list[_O]:
+async def _without_hidden(tx: Tx, found: list[Endpoint]) -> list[Endpoint]:
     hidden = await erasures.being_erased(tx)
-    return [it for it in found if it.id > hidden.get(it.tenant, 0)] if hidden else found
+    return [it for it in found if it.tenant not in hidden] if hidden else found
 
 
 async def _shown(tx: Tx, page: list[DeliveryRow]) -> list[DeliveryRow]:
     hidden = await erasures.being_erased(tx)
     if not hidden:
         return page
-    return [it for it in page if it.delivery.event_id > hidden.get(it.delivery.tenant, 0)]
+    return [it for it in page if it.delivery.tenant not in hidden]
 
 
 async def _shown_causes(tx: Tx, found: list[Row]) -> list[CauseRow]:

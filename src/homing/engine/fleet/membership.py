@@ -1,9 +1,9 @@
 """A process as a member of a fleet: its heartbeat, its share of the buckets, changes by others.
 
 At every heartbeat it reads the members and the owners of all buckets, and computes its fair share
-as all others do (``policy/shares``). It takes free buckets, and hands over those beyond its share:
-nothing new starts there, attempts in flight are settled, then the bucket is given up. After a
-heartbeat that fails, this process keeps its buckets, but stops sending, by its own clock, before
+as all others do (``policy/bucket_shares``). It takes free buckets, and hands over those beyond its
+share: nothing new starts there, attempts in flight are settled, then the bucket is given up. After
+a heartbeat that fails, this process keeps its buckets, but stops sending, by its own clock, before
 another process may take them.
 
 A notification reports at once what other processes do. Because notifications may be lost, a process
@@ -30,8 +30,8 @@ from homing.engine.fleet.notifications import PeerNotifier
 from homing.engine.settle import Settler
 from homing.errors import DatabaseBehind, HomingError, StoreUnavailable
 from homing.model import SPEC, id_floor, id_time
+from homing.policy.bucket_shares import BUCKETS, plan, ranges
 from homing.policy.quota import Spent
-from homing.policy.shares import BUCKETS, plan, ranges
 from homing.ports import DatabaseTime, FleetState, FleetStore, Member, NotificationBus
 
 log = structlog.get_logger("homing.fleet")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from homing.policy.shares import BUCKETS
+from homing.policy.bucket_shares import BUCKETS
 
 FOR_EVER = 1 << 62
 

@@ -28,13 +28,14 @@ SELECT {erasure:e} FROM erased_key k JOIN erasure e ON e.id = k.erasure_id WHERE
 SELECT tenant, version FROM erasure WHERE version > :version ORDER BY version;
 
 -- name: tenants_being_erased
--- Whose objects up to this id are hidden; of a tenant the last row counts. Uses the index
+-- All their objects are hidden, and their events up to this position. Uses the index
 -- erasure_whole_running.
-SELECT tenant, upto_id FROM erasure WHERE kind = 'tenant' AND finished_at IS NULL ORDER BY tenant, upto_id;
+SELECT tenant, upto_position FROM erasure WHERE kind = 'tenant' AND finished_at IS NULL
+ORDER BY tenant, upto_position;
 
 -- name: whole_tenants_erased_since
 -- Uses the index erasure_whole.
-SELECT tenant, upto_id FROM erasure WHERE kind = 'tenant' AND version > :version;
+SELECT tenant, max(version) FROM erasure WHERE kind = 'tenant' AND version > :version GROUP BY tenant;
 
 -- name: erased_keys_exist
 -- Or may exist soon: then publishes look for them.
@@ -99,7 +100,7 @@ SELECT id FROM erasure WHERE id = :id;
 SELECT id FROM erasure WHERE id = :id FOR UPDATE;
 
 -- name: erasure_bound
-UPDATE erasure SET upto_id = :upto_id WHERE id = :id AND upto_id = :not_bound;
+UPDATE erasure SET upto_position = :upto_position WHERE id = :id AND upto_position = :not_bound;
 
 -- name: erasure_hide
 -- Processes that have read this version of the catalog hold nothing of it in memory.
@@ -111,8 +112,13 @@ UPDATE erasure SET events = events + :events, deliveries = deliveries + :deliver
 WHERE id = :id;
 
 -- name: erasure_finish
+-- Not if it was asked for again meanwhile: then it covers more than was removed.
 UPDATE erasure SET finished_at = :now, version = coalesce(CAST(:version AS bigint), version)
-WHERE id = :id AND finished_at IS NULL;
+WHERE id = :id AND finished_at IS NULL AND upto_position = :upto_position RETURNING id;
+
+-- name: erasure_extend
+-- A tenant that is being erased is to be erased again: what was accepted meanwhile is covered, too.
+UPDATE erasure SET upto_position = :upto_position, version = :version WHERE id = :id;
 
 -- name: erasable_by_key
 SELECT e.id, e.tenant, e.key, e.last_id, e.deliveries, e.accepted_at, k.content_hash
@@ -123,8 +129,9 @@ WHERE k.tenant = :tenant AND k.key = :key;
 -- The oldest events with this value. Uses the index event_field_hash.
 SELECT e.id, e.tenant, e.key, e.last_id, e.deliveries, e.accepted_at, k.content_hash
 FROM (
-    SELECT event_id FROM event_field WHERE hash = :hash AND tenant = :tenant AND event_id <= :upto_id
-    ORDER BY event_id LIMIT :limit
+    SELECT f.event_id FROM event_field f JOIN event p ON p.id = f.event_id
+    WHERE f.hash = :hash AND f.tenant = :tenant AND p.position <= :upto_position
+    ORDER BY f.event_id LIMIT :limit
 ) AS found JOIN event e ON e.id = found.event_id
 JOIN event_key k ON k.tenant = e.tenant AND k.key = e.key
 ORDER BY e.id;
@@ -136,12 +143,12 @@ SELECT key, event_id FROM event_key WHERE tenant = :tenant AND key > :after_key 
 -- name: erasable_by_id [sqlite]
 SELECT e.id, e.tenant, e.key, e.last_id, e.deliveries, e.accepted_at, k.content_hash
 FROM event e JOIN event_key k ON k.tenant = e.tenant AND k.key = e.key
-WHERE e.id IN (SELECT value FROM json_each(:ids)) ORDER BY e.id;
+WHERE e.id IN (SELECT value FROM json_each(:ids)) AND e.position <= :upto_position ORDER BY e.id;
 
 -- name: erasable_by_id [postgres]
 SELECT e.id, e.tenant, e.key, e.last_id, e.deliveries, e.accepted_at, k.content_hash
 FROM event e JOIN event_key k ON k.tenant = e.tenant AND k.key = e.key
-WHERE e.id = ANY(:ids::bigint[]) ORDER BY e.id;
+WHERE e.id = ANY(:ids::bigint[]) AND e.position <= :upto_position ORDER BY e.id;
 
 -- name: erase_hold [sqlite]
 SELECT id FROM event WHERE id IN (SELECT value FROM json_each(:ids));
@@ -289,7 +296,15 @@ DELETE FROM subscription WHERE id IN (
 ) RETURNING id;
 
 -- name: erase_endpoint_jobs
-DELETE FROM cleanup_job WHERE endpoint_id = :endpoint_id;
+DELETE FROM cleanup_job WHERE id IN (
+    SELECT id FROM cleanup_job WHERE endpoint_id = :endpoint_id ORDER BY id LIMIT :limit
+) RETURNING id;
+
+-- name: erase_endpoint_releases
+-- Uses the index key_release_endpoint.
+DELETE FROM key_release WHERE delivery_id IN (
+    SELECT delivery_id FROM key_release WHERE endpoint_id = :endpoint_id ORDER BY delivery_id LIMIT :limit
+) RETURNING delivery_id;
 
 -- name: erase_endpoint
 -- Only when nothing is pending there: a delivery of an event that is not erased keeps it.
@@ -299,9 +314,12 @@ RETURNING id;
 
 -- name: erase_targets_of
 -- Uses the index notice_target_created.
-DELETE FROM notice_target WHERE id IN (
-    SELECT id FROM notice_target WHERE tenant = :tenant AND created_at >= 0 ORDER BY created_at LIMIT :limit
-) RETURNING id;
+DELETE FROM notice_target WHERE tenant = :tenant AND created_at >= 0;
+
+-- name: erase_overflow_of
+DELETE FROM notice_overflow WHERE target_id IN (
+    SELECT id FROM notice_target WHERE tenant = :tenant AND created_at >= 0
+);
 
 -- name: erase_notices_of
 -- Records about the endpoints of a tenant, also for the operator. Uses the index notice_tenant.
@@ -316,7 +334,7 @@ DELETE FROM notice WHERE (target_id, id) IN (
 ) RETURNING id;
 
 -- name: erase_api_keys_of
--- Revoked ones: the others are revoked before a tenant is erased. Uses the index api_key_tenant.
+-- All of them are revoked when a tenant is erased. Uses the index api_key_tenant.
 DELETE FROM api_key WHERE id IN (
     SELECT id FROM api_key WHERE tenant = :tenant AND revoked_at IS NOT NULL ORDER BY id LIMIT :limit
 ) RETURNING id;

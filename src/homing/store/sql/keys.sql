@@ -22,6 +22,10 @@ SELECT count(*) FROM api_key WHERE revoked_at IS NULL;
 -- name: key_revoke
 UPDATE api_key SET revoked_at = :now WHERE id = :id AND revoked_at IS NULL RETURNING {api_key};
 
+-- name: keys_revoke_of
+-- Uses the index api_key_tenant.
+UPDATE api_key SET revoked_at = :now WHERE tenant = :tenant AND revoked_at IS NULL;
+
 -- name: keys_page
 SELECT {api_key} FROM api_key WHERE id < :before_id ORDER BY id DESC LIMIT :limit;
 

@@ -54,12 +54,10 @@ ON CONFLICT (tenant) DO UPDATE SET name = excluded.name, accent_color = excluded
     updated_at = excluded.updated_at, logo = excluded.logo;
 
 -- name: erase_portal_links_of
--- All of them were revoked before a tenant is erased. Uses the index portal_link_tenant.
+-- All of them are revoked when a tenant is erased. Uses the index portal_link_tenant.
 DELETE FROM portal_link WHERE id IN (
     SELECT id FROM portal_link WHERE tenant = :tenant ORDER BY id LIMIT :limit
 ) RETURNING id;
 
 -- name: erase_portal_settings_of
-DELETE FROM portal_settings WHERE tenant IN (
-    SELECT tenant FROM portal_settings WHERE tenant = :tenant LIMIT :limit
-) RETURNING tenant;
+DELETE FROM portal_settings WHERE tenant = :tenant;

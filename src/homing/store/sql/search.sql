@@ -13,12 +13,12 @@ SELECT tenant FROM walk WHERE tenant IS NOT NULL LIMIT :limit;
 
 -- name: search_events [sqlite]
 -- Events by their ids, without their data.
-SELECT e.id, e.tenant, e.key, e.type, e.accepted_at
+SELECT e.id, e.tenant, e.key, e.type, e.accepted_at, e.position
 FROM event_key k JOIN event e ON e.id = k.event_id
 WHERE k.tenant = :tenant AND k.key = :key;
 
 -- name: search_events [postgres]
-SELECT e.id, e.tenant, e.key, e.type, e.accepted_at
+SELECT e.id, e.tenant, e.key, e.type, e.accepted_at, e.position
 FROM unnest(:tenant::text[], :key::text[]) AS asked (tenant, key)
 JOIN event_key k ON k.tenant = asked.tenant AND k.key = asked.key
 JOIN event e ON e.id = k.event_id;
@@ -35,7 +35,7 @@ SELECT tenant FROM walk WHERE tenant IS NOT NULL LIMIT :limit;
 
 -- name: search_field_events
 -- The newest events of a tenant that have this value.
-SELECT e.id, e.tenant, e.key, e.type, e.accepted_at
+SELECT e.id, e.tenant, e.key, e.type, e.accepted_at, e.position
 FROM (
     SELECT event_id FROM event_field
     WHERE hash = :hash AND tenant = :tenant

@@ -5,7 +5,7 @@ SELECT 1;
 
 -- name: view_events
 -- Without the data, which is read only for the events that a page shows.
-SELECT id, tenant, type, octet_length(data) FROM event
+SELECT id, tenant, type, octet_length(data), position FROM event
 WHERE id < :before_id
 ORDER BY id DESC LIMIT :scan_limit;
 
@@ -16,7 +16,7 @@ SELECT {event} FROM event WHERE id IN (SELECT value FROM json_each(:ids)) ORDER 
 SELECT {event} FROM event WHERE id = ANY(:ids::bigint[]) ORDER BY id DESC;
 
 -- name: view_event
-SELECT {event:e} FROM event_key k JOIN event e ON e.id = k.event_id
+SELECT {event:e}, e.position FROM event_key k JOIN event e ON e.id = k.event_id
 WHERE k.tenant = :tenant AND k.key = :key;
 
 -- name: view_subscriptions

@@ -26,6 +26,7 @@ from homing.web.schemas import Time
 from homing.web.show import SUBSCRIPTION, time_or_none, time_text
 
 LIMIT_DEFAULT = 100
+PART_BYTES = 64 * 1024
 EVENT_STREAM = b"text/event-stream"
 
 _encode = Encoder().encode  # The data of an event is written as it is.
@@ -121,8 +122,21 @@ async def read(call: Call) -> Response:
         limit=query.count("limit", default=LIMIT_DEFAULT, maximum=LIMIT_MAX),
         wait_ms=query.duration_ms("wait") or 0,
     )
-    page = PulledPage([_event(it) for it in found.events], found.cursor, found.lag)
-    return Response(200, _encode(page), JSON)
+    return page_response(found)
+
+
+def page_response(found: Pulled) -> Response:
+    """A page as JSON. One that is large lives until its client has read it."""
+    body = _encode(PulledPage([_event(it) for it in found.events], found.cursor, found.lag))
+    if len(body) <= PART_BYTES:
+        return Response(200, body, JSON)
+    size = (b"content-length", b"%d" % len(body))
+    return Response(200, content_type=JSON, headers=(size,), stream=_parts(found, body))
+
+
+async def _parts(_held: Pulled, body: bytes) -> AsyncIterator[bytes]:
+    for begin in range(0, len(body), PART_BYTES):
+        yield body[begin : begin + PART_BYTES]
 
 
 async def stream(call: Call) -> Response:
@@ -140,15 +154,22 @@ async def stream(call: Call) -> Response:
 
 
 async def _messages(pages: AsyncIterator[Pulled]) -> AsyncIterator[bytes]:
-    """Each event is a message whose id is its cursor; a comment keeps a quiet stream open."""
+    """Each event is a message whose id is its cursor; a comment keeps a quiet stream open.
+
+    A page is sent in parts, so that a slow client has little of it waiting in its connection.
+    """
     async for page in pages:
-        yield (
-            b"".join(
-                b"id: %b\ndata: %b\n\n" % (it.cursor.encode(), _one_line(_encode(_event(it))))
-                for it in page.events
-            )
-            or b": waiting for events\n\n"
-        )
+        if not page.events:
+            yield b": waiting for events\n\n"
+        part = b""
+        for it in page.events:
+            part += b"id: %b\ndata: %b\n\n" % (it.cursor.encode(), _one_line(_encode(_event(it))))
+            if len(part) >= PART_BYTES:
+                yield part
+                part = b""
+        if part:
+            yield part
+        del page
 
 
 def _one_line(text: bytes) -> bytes:

@@ -76,7 +76,9 @@ class DashboardApp:
         paths = [page.path for page in PAGES if page.method == "GET"]
         self.targets = Targets(paths)  # after a sign-in
         self.readable = Targets((*paths, SIGN_IN, CONFIRM))  # in another language
-        self.renderer = Renderer(self.files, frozenset(page.path for page in PAGES))
+        self.renderer = Renderer(
+            self.files, frozenset(page.path for page in PAGES), parts.app.work.turn
+        )
 
     def routes(self) -> Iterator[BaseRoute]:
         by_path: dict[str, dict[str, Page]] = {}
@@ -149,7 +151,9 @@ class DashboardApp:
             **ROLES,
             **response.values,
         }
-        body = await self.renderer.render(response.template, values, request.language)
+        body = await self.renderer.render(
+            response.template, values, request.language, payer=request.caller.payer
+        )
         spoken = (b"content-language", request.language.code.encode())
         return Response(response.status, body, HTML, (*response.headers, *deletion, spoken))
 

@@ -3,13 +3,15 @@ markup.
 
 To compile a template takes tens of milliseconds, for which the event loop would stand still. So a
 thread compiles it, with all templates that it uses, before it is rendered for the first time; once
-in a process, whatever the number of renderers.
+in a process, whatever the number of renderers. To render a page is a piece of work of the tenant of
+its reader: a page with large texts takes milliseconds.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
+from contextlib import AbstractAsyncContextManager
 from types import CodeType
 from typing import Any
 
@@ -30,6 +32,8 @@ from homing.web.dashboard.characters import readable, visible
 from homing.web.dashboard.files import Files
 from homing.web.dashboard.words import word
 from homing.web.show import time_text
+
+Turn = Callable[[str], AbstractAsyncContextManager[None]]  # of a tenant, for a piece of work
 
 
 class Writer:
@@ -166,7 +170,8 @@ class Templates(PackageLoader):
 class Renderer:
     """Renders pages. A page is rendered at once, so that one language at a time is set."""
 
-    def __init__(self, files: Files, paths: frozenset[str]) -> None:
+    def __init__(self, files: Files, paths: frozenset[str], turn: Turn) -> None:
+        self._turn = turn
         self._writers = {code: Writer(it) for code, it in LANGUAGES.items()}
         self._writer = self._writers[ENGLISH.code]
         self._templates = Templates("homing.web.dashboard", "templates")
@@ -175,10 +180,16 @@ class Renderer:
         self._compiled: set[str] = set()
 
     async def render(
-        self, template: str, values: Mapping[str, Any], language: Language = ENGLISH
+        self, template: str, values: Mapping[str, Any], language: Language, *, payer: str
     ) -> bytes:
         if template not in self._compiled:
             await asyncio.to_thread(self._compile, template)
+        if not payer:
+            return self._render(template, values, language)
+        async with self._turn(payer):
+            return self._render(template, values, language)
+
+    def _render(self, template: str, values: Mapping[str, Any], language: Language) -> bytes:
         self._writer = self._writers[language.code]
         text = self._env.get_template(template).render(language=language, **values)
         return text.encode()

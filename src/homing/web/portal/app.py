@@ -301,7 +301,9 @@ class PortalApp:
             **shown.values,
         }
         try:
-            body = await self._renderer.render(shown.template, values, request.language)
+            body = await self._renderer.render(
+                shown.template, values, request.language, payer=request.caller.payer
+            )
         except Exception as error:  # noqa: BLE001 - the details belong in the log
             log_unexpected(error, method="", path="/portal")
             text = " ".join(map(request.language.text, TROUBLE))

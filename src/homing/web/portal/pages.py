@@ -31,7 +31,6 @@ from homing.ports import DeliveryFilter
 from homing.web.dashboard.forms import outdated
 from homing.web.dashboard.pages.deliveries import header_lines, pretty
 from homing.web.dashboard.pages.endpoints import WAITING_MAX
-from homing.web.dashboard.pages.event_types import pretty as pretty_text
 from homing.web.dashboard.pages.incidents import sample
 from homing.web.dashboard.pages.subscriptions import by_field
 from homing.web.dashboard.request import Page, PageRequest, Shown
@@ -424,8 +423,8 @@ async def event_type(request: PageRequest) -> Shown:
     return request.show(
         "portal/event_type.html",
         it=found,
-        schema=pretty_text(found.schema),
-        sample_data=pretty_text(found.sample),
+        schema=pretty(found.schema.encode()),
+        sample_data=pretty(found.sample.encode()),
     )
 
 

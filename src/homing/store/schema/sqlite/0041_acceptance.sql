@@ -26,3 +26,9 @@ ALTER TABLE erasure ADD COLUMN upto_position INTEGER NOT NULL DEFAULT 0;    -- l
 ALTER TABLE replay_job ADD COLUMN after_position INTEGER NOT NULL DEFAULT 0;  -- of a backfill: where it goes on
 ALTER TABLE replay_job ADD COLUMN upto_position INTEGER NOT NULL DEFAULT 0;   -- and where it ends
 ALTER TABLE replay_job ADD COLUMN made_at INTEGER NOT NULL DEFAULT 0;          -- when its last deliveries were due
+
+DROP INDEX erasure_whole;
+CREATE INDEX erasure_whole ON erasure (version, tenant) WHERE kind = 'tenant';
+DROP INDEX erasure_whole_running;
+CREATE INDEX erasure_whole_running ON erasure (tenant, upto_position) WHERE kind = 'tenant' AND finished_at IS NULL;
+CREATE INDEX key_release_endpoint ON key_release (endpoint_id, delivery_id);  -- erasures

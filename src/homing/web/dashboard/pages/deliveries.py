@@ -13,8 +13,8 @@ from homing.app.exports import Exports
 from homing.errors import Gone, Invalid, NotFound
 from homing.languages.sentences import say
 from homing.model import Attempt, show_id
-from homing.policy import exact
 from homing.policy.changed_text import Line, header_changes, line_changes
+from homing.policy.nesting import is_deep
 from homing.policy.sent_headers import logged_lines
 from homing.policy.sent_request import INLINE_BYTES_MAX, SentRequest, curl_command, variable_of
 from homing.web.dashboard.export import export_pages, export_response
@@ -28,7 +28,8 @@ from homing.web.show import DELIVERY, delivery_view
 
 ROWS = 50
 SHOWN_BYTES_MAX = 64 * 1024
-SHOWN_DEPTH_MAX = 32  # of data that is shown with line breaks
+SHOWN_DEPTH_MAX = 32  # of data that is shown with line breaks,
+PRETTY_BYTES_MAX = 4 * SHOWN_BYTES_MAX  # and its size then: most of more would be indentation
 BYTES = b"application/octet-stream"
 _CHOICES = ("", "pending", "delivered", "dropped", "cancelled", "superseded")
 
@@ -120,29 +121,14 @@ def data_path(tenant: str, key: str) -> str:
 
 def pretty(data: bytes) -> str:
     """JSON with line breaks; the text unchanged if it is too large, too deep or not JSON."""
-    if len(data) > SHOWN_BYTES_MAX:
-        return _text(data)
-    try:
-        if _is_deep(exact.decode(data)):
+    if len(data) <= SHOWN_BYTES_MAX and not is_deep(data, SHOWN_DEPTH_MAX):
+        try:
+            text = msgspec.json.format(data, indent=2)
+        except (msgspec.DecodeError, ValueError, RecursionError):
             return _text(data)
-        return msgspec.json.format(data, indent=2).decode("utf-8", "replace")
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return _text(data)
-
-
-def _is_deep(value: object) -> bool:
-    """Whether most of the output would be indentation: 64 KiB of brackets become 25 MiB."""
-    level = [value]
-    for _ in range(SHOWN_DEPTH_MAX):
-        level = [
-            inner
-            for outer in level
-            if isinstance(outer, dict | list)
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-        ]
-        if not level:
-            return False
-    return True
+        if len(text) <= PRETTY_BYTES_MAX:
+            return text.decode("utf-8", "replace")
+    return _text(data)
 
 
 def _text(data: bytes) -> str:

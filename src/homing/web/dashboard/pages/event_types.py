@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-import msgspec
-
 from homing.app.event_types import EventTypes
 from homing.errors import Conflict, FieldProblem, FormOutdated, Invalid
 from homing.languages.sentences import say
 from homing.policy.event_check_rules import Check, CheckRules
 from homing.policy.event_types import DESCRIPTION_CHARS_MAX, EventType, TypePlace
 from homing.web.dashboard.forms import outdated
+from homing.web.dashboard.pages.deliveries import pretty
 from homing.web.dashboard.request import Page, PageRequest, Shown
 from homing.web.dashboard.words import word
 from homing.web.event_openapi import event_openapi
@@ -59,17 +58,9 @@ async def show(request: PageRequest) -> Shown:
         it=found,
         at=path(found.tenant, found.name),
         check=check_word(found.check, request.app.event_types.rules_of(found.tenant)),
-        schema=pretty(found.schema),
-        sample=pretty(found.sample),
+        schema=pretty(found.schema.encode()),
+        sample=pretty(found.sample.encode()),
     )
-
-
-def pretty(text: str) -> str:
-    """JSON with line breaks; as it is, if it cannot be read."""
-    try:
-        return msgspec.json.format(text, indent=2)
-    except (msgspec.DecodeError, RecursionError):
-        return text
 
 
 async def export(request: PageRequest) -> Response:
@@ -103,8 +94,8 @@ async def edit(request: PageRequest) -> Shown:
 def _texts(found: EventType) -> dict[str, str]:
     return {
         "description": found.description,
-        "schema": pretty(found.schema),
-        "sample": pretty(found.sample),
+        "schema": pretty(found.schema.encode()),
+        "sample": pretty(found.sample.encode()),
         "check": found.check or "",
     }
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homing.policy.shares import BUCKETS, Plan, plan, ranges, shares
+from homing.policy.bucket_shares import BUCKETS, Plan, plan, ranges, shares
 
 Members = st.lists(st.integers(1, 40), min_size=1, max_size=9, unique=True)
 
