@@ -32,8 +32,8 @@ YARDSTICK = {
     "z": "d",
 }
 IN_ROUNDS = "bcuxydzekvwfghnqm"
-ONCE = "ijloprst"
-PARTS = "abcdefghijmnoqrstuvwxyz"
+ONCE = "ijloprstA"
+PARTS = "abcdefghijmnoqrstuvwxyzA"
 ON_REQUEST = "klp"  # measured only where --only names it; --large is --only l
 NAMES = {  # of the parts; a figure is named by letters, such as c/a
     "a": "yardstick",
@@ -62,6 +62,7 @@ NAMES = {  # of the parts; a figure is named by letters, such as c/a
     "x": "order-by-key",
     "y": "newest-of-a-key",
     "z": "checked-data",
+    "A": "beside-changes",
 }
 
 
@@ -92,12 +93,14 @@ class Sizes(Struct, frozen=True):
     r: int
     s_seconds: int
     t_seconds: int
+    changes: int  # A: events published as fast as it goes
+    changes_seconds: int
 
     def scaled(self, factor: float) -> Sizes:
         """For trying out: smaller."""
         values = {name: getattr(self, name) for name in self.__struct_fields__}
         least = {"rounds": values["rounds"], "f_seconds": 1, "rows_urls": 10, "pages": 5}
-        least |= {"n": 20, "o_seconds": 1, "s_seconds": 1, "t_seconds": 1}
+        least |= {"n": 20, "o_seconds": 1, "s_seconds": 1, "t_seconds": 1, "changes_seconds": 1}
         return Sizes(
             **{
                 name: least[name] if name in least else max(int(value * factor), 200)
@@ -131,6 +134,8 @@ FULL = Sizes(
     r=30_000,
     s_seconds=60,
     t_seconds=30,
+    changes=12_000,
+    changes_seconds=10,
 )
 QUICK = Sizes(
     rounds=1,
@@ -157,6 +162,8 @@ QUICK = Sizes(
     r=6_000,
     s_seconds=8,
     t_seconds=5,
+    changes=6_000,
+    changes_seconds=5,
 )
 
 
@@ -197,6 +204,7 @@ def titles(sizes: Sizes) -> dict[str, str]:
         "x": "c with order by key, 10,000 keys",
         "y": "c with only the newest event of a key, each of its own key",
         "z": "d with the data of every event checked against the schema of its type",
+        "A": "share of the publishes of m that is left beside 300 changes/s of 20 other tenants",
     }
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import backlog, filter_cost, letter, match_cost, signature_cost
+from bench.changes import Changes
 from bench.measure import Measured, Sizes, percentile
 from bench.pages import incident_pages, list_pages, searches
 from bench.postgres import Postgres
@@ -39,6 +40,7 @@ RATE_UNIT = "/s"
 PRESSED = 2  # s: so many times what the server can take
 PRESS_CONNECTIONS = 2_000
 OTHER_TENANT, OTHER_RATE, OTHER_CONNECTIONS = "other", 20, 200
+CHANGES = (0, 100, 300)  # A: per second
 IDLE_AFTER_S = 3.0  # t: the work of the start is done
 
 
@@ -556,6 +558,66 @@ def part_p(hall: Hall) -> Measured:
     return Measured("p", costs[PROCESSES[-1]] / costs[PROCESSES[0]], "×", details)
 
 
+def part_changes(hall: Hall) -> Measured:
+    """What one tenant's publishes are beside changes of 20 others: rate, and p50 at 500/s.
+
+    The value is the smaller share of the rate that is left beside 300 changes/s, on PostgreSQL with
+    one process.
+    """
+    details: dict[str, Any] = {}
+    for name, processes in (("1", 1), ("2", 2), ("sqlite", 1)):
+        url = "" if name == "sqlite" else hall.postgres.database()
+        details[name] = _beside_changes(hall, url, processes)
+    rates = details["1"]
+    return Measured("A", rates[str(CHANGES[-1])]["rate"] / rates["0"]["rate"], "×", details)
+
+
+def _beside_changes(hall: Hall, database_url: str, processes: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    data, quota = hall.folder / hall.name(), {"HOMING_CHANGES_PER_MINUTE": "0"}
+    try:
+        with Server(data, database_url=database_url, processes=processes, environ=quota) as server:
+            if processes > 1:
+                server.wait_for_processes(processes)
+            server.subscribe(hall.receiver)
+            ids = Changes.subscribe(server, hall.receiver)
+            for per_second in CHANGES:
+                found[str(per_second)] = _publishes_beside(hall, server, ids, per_second)
+    finally:
+        shutil.rmtree(data, ignore_errors=True)
+    return found
+
+
+def _publishes_beside(
+    hall: Hall, server: Server, ids: list[str], per_second: int
+) -> dict[str, Any]:
+    count = hall.sizes.changes
+    with (
+        Changes(server, ids, per_second=per_second) as changes,
+        Publisher(server, hall.name()) as publisher,
+    ):
+        publisher.tell(f"flood 0 {count} 1 {SINGLE_CONNECTIONS}")
+        publisher.response()
+        cpu_s = server.cpu_s()
+        publisher.tell("go")
+        flooded = publisher.response()
+        cpu_s = server.cpu_s() - cpu_s
+        server.wait_until_settled()
+        with Publisher(server, hall.name()) as paced:
+            paced.tell(f"press {RATE} {hall.sizes.changes_seconds} 1 {OTHER_CONNECTIONS}")
+            pressed = paced.response()
+        server.wait_until_settled()
+    return {
+        "rate": count / flooded["seconds"],
+        "server_cpu_s": cpu_s,
+        "p50_ms": pressed["p50_ms"],
+        "p99_ms": pressed["p99_ms"],
+        "changes_per_second": changes.made / changes.seconds,
+        "changes_refused": changes.refused,
+        "change_p50_ms": percentile(changes.waits_ms, 0.5) if changes.waits_ms else 0.0,
+    }
+
+
 MEASURE: dict[str, Callable[[Hall], Measured]] = {
     "ceiling": part_ceiling,
     "a": part_a,
@@ -584,4 +646,5 @@ MEASURE: dict[str, Callable[[Hall], Measured]] = {
     "x": part_x,
     "y": part_y,
     "z": part_z,
+    "A": part_changes,
 }

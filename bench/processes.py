@@ -156,6 +156,7 @@ class Server(Child):
         processes: int = 1,
         search_fields: tuple[str, ...] = (),
         collector: str = "",
+        environ: dict[str, str] | None = None,
         argv: tuple[str, ...] = ("homing.cli.main",),
     ) -> None:
         super().__init__(
@@ -169,6 +170,7 @@ class Server(Child):
                 "HOMING_SEARCH_FIELDS": ",".join(search_fields),
                 "HOMING_OTEL_ENDPOINT": collector,
                 "HOMING_SECRET_KEY": SEAL,  # shared by all on one database
+                **(environ or {}),
             },
         )
         self.port = int(self.read().rpartition(":")[2])

@@ -65,6 +65,7 @@ _WEIGHT = {  # how long each takes, roughly
     "o": 8.0,
     "s": 40.0,
     "t": 12.0,
+    "A": 60.0,
 }
 _WEIGHT_ELSE = 2.0
 _FIRST_ROUND_ONLY = 6.0  # writing the backlog

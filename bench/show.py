@@ -99,6 +99,7 @@ def _lines(found: dict[str, Measured], rss_small_mb: float | None) -> list[str]:
     if "t" in found:
         lines.append(f"t  memory of an idle server: {found['t'].details['rss_mb']:.0f} MB")
     lines += [_by_processes(one.details) for part, one in found.items() if part == "p"]
+    lines += [line for part, one in found.items() if part == "A" for line in _beside(one.details)]
     lines += [_times(part, "page", found[part].details) for part in ("j", "l") if part in found]
     if "q" in found:
         lines.append(_times("q", "search by a value", found["q"].details["searches"]))
@@ -118,6 +119,19 @@ def _by_processes(p: dict[str, Any]) -> str:
         for processes, one in p.items()
     )
     return "p  processes, CPU per delivery, rate: " + " · ".join(each)
+
+
+def _beside(a: dict[str, Any]) -> list[str]:
+    """One line for each store and number of processes."""
+    return [
+        f"A  {name}: "
+        + " · ".join(
+            f"{changes} changes/s: {number(one['rate'])} events/s, "
+            f"p50 at 500/s {number(one['p50_ms'])} ms"
+            for changes, one in each.items()
+        )
+        for name, each in a.items()
+    ]
 
 
 def _pressed(s: dict[str, Any]) -> list[str]:

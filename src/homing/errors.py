@@ -37,6 +37,7 @@ HomingError
 ├── DataInUse                      another process holds the data directory
 └── Stale                          a value that was read has changed; the engine reads it again
     ├── StaleCatalog
+    ├── Fenced
     ├── StaleEndpoints
     └── LostLeases
 """
@@ -366,6 +367,12 @@ class StaleCatalog(Stale):
     """Subscriptions have changed since they were read."""
 
     code = "stale_catalog"
+
+
+class Fenced(Stale):
+    """This process was no longer waited for: it reads the catalog before it writes again."""
+
+    code = "fenced"
 
 
 class StaleEndpoints(Stale):

@@ -22,8 +22,11 @@ from msgspec.structs import replace
 
 from homing.languages.sentences import Sentence, say, unpack
 
-NODE_BITS = 7
-COUNTER_BITS = 14
+ID_BITS = 21  # of an id below its time: for the ids of all nodes in one millisecond
+WIDE_NODES = 64  # the first nodes make 16,384 ids in a millisecond each, the others 512
+NODES = WIDE_NODES + 2_048
+NOT_BOUND = (1 << 63) - 1  # instead of the last id that something is about: it is not read yet
+_WIDE_BITS, _NARROW_BITS = 14, 9  # of the ids that a node makes in a millisecond
 _CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
 _CROCKFORD_PAIRS = tuple(a + b for a in _CROCKFORD for b in _CROCKFORD)
 _CROCKFORD_VALUE = {char: value for value, char in enumerate(_CROCKFORD)}
@@ -166,37 +169,46 @@ PART_BLOCKED = -1  # this and lower (by fair group): blocked, so that nothing re
 
 def id_floor(at_ms: int) -> int:
     """The smallest id that can have been made at this time."""
-    return at_ms << (NODE_BITS + COUNTER_BITS)
+    return at_ms << ID_BITS
 
 
 def id_time(number: int) -> int:
     """When this id was made, in Unix milliseconds."""
-    return number >> (NODE_BITS + COUNTER_BITS)
+    return number >> ID_BITS
 
 
 class Ids:
     """Makes ids that never repeat and always grow, also when the clock goes back."""
 
     def __init__(self, *, node: int = 0, after: int = 0) -> None:
-        assert 0 <= node < (1 << NODE_BITS)
-        self._node = node
+        assert 0 <= node < NODES
+        self._first, self._count = node << _WIDE_BITS, 1 << _WIDE_BITS
+        if node >= WIDE_NODES:
+            narrow = node - WIDE_NODES << _NARROW_BITS
+            self._first, self._count = (WIDE_NODES << _WIDE_BITS) + narrow, 1 << _NARROW_BITS
+        self._by_clock = False  # else ids were ahead of the clock before the start
         self._begin(id_time(after) + 1 if after else 0)
 
     def _begin(self, ms: int) -> None:
         """Take the next ids from those of this millisecond."""
         self._ms = ms
-        self._next = id_floor(ms) | (self._node << COUNTER_BITS)
-        self._end = self._next + (1 << COUNTER_BITS)
+        self._next = id_floor(ms) + self._first
+        self._end = self._next + self._count
 
     def take(self, now_ms: int) -> int:
         """One new id."""
         if now_ms > self._ms:
+            self._by_clock = True
             self._begin(now_ms)
         elif self._next == self._end:
             self._begin(self._ms + 1)
         number = self._next
         self._next = number + 1
         return number
+
+    def ahead_ms(self, now_ms: int) -> int:
+        """How far the last ids are ahead of the clock, because very many were taken at once."""
+        return max(self._ms - now_ms, 0) if self._by_clock else 0
 
 
 def show_id(prefix: str, number: int) -> str:

@@ -76,8 +76,8 @@ def reports_later() -> None:
         await asyncio.sleep(0.2)
         await stores[0].write_notices(notices)
 
-    def batch(self: Decision, number: int, fences: Any = ()) -> SettleBatch:
-        made = honest(self, number, fences)
+    def batch(self: Decision, number: int, fences: Any = (), *, fence: int = 0) -> SettleBatch:
+        made = honest(self, number, fences, fence=fence)
         if made.for_people:
             tasks.append(asyncio.ensure_future(write(made.for_people)))
         return replace(made, for_people=())

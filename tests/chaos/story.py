@@ -67,7 +67,7 @@ class Story:
         ]
         number = scene.number()
         self._waiting += [it for new in events for it in new.deliveries]
-        return lambda: scene.flow.publish([events], catalog_version=0, number=number)
+        return lambda: scene.flow.publish([events], number=number)
 
     def _data(self) -> bytes:
         size = self._rng.choice((7, 300, 300, 9_000))

@@ -5,6 +5,7 @@ Promised: what-homing-promises.md#past-events.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -483,9 +484,11 @@ def test_the_process_that_runs_jobs_reads_a_subscription_that_it_has_not_heard_o
         away = other if leader is one else one
         await world.publish()
         world.air.cut = True
-        sub, job = await away.engine.subscribe_from(world.draft(A), PastStart(0))
-        assert leader.engine._core.catalog.get(sub.id) is None
+        creating = asyncio.create_task(away.engine.subscribe_from(world.draft(A), PastStart(0)))
+        await world.wait(1)
+        assert not leader.engine._core.catalog.of_tenant("default"), "it is waited for"
         await leader.engine._replayer.go_on()
+        sub, job = await creating
         assert (await done(world, job)).state == "done"
         assert len(await got(world, sub)) == 1
 

@@ -224,12 +224,12 @@ def test_a_failover_between_two_reads_of_the_catalog_leaves_nothing_of_the_lost_
         catalog = one.engine._core.catalog
         honest = catalog._admin.subscriptions_since
 
-        async def late(version: int) -> list[Subscription]:
+        async def late(version: int, **page: int) -> list[Subscription]:
             catalog._admin.subscriptions_since = honest  # type: ignore[method-assign]
             standby.promote()
             world.engine = other.engine
             await world.subscribe("https://new.example/")
-            return await honest(version)
+            return await honest(version, **page)
 
         catalog._admin.subscriptions_since = late  # type: ignore[method-assign]
         await catalog.refresh()

@@ -225,6 +225,7 @@ def test_activating_it_while_deliveries_are_being_cancelled_keeps_the_others() -
         await world.admin.subscription_gone(
             gone, cleanup_job_id=1, notices=(), for_people=(), bucket=endpoint.bucket
         )
+        await world.admin.bound_gone(subscription.id)
         (job,) = await world.admin.cleanup_jobs()
         await world.admin.run_cleanup_job(
             job, target=endpoint, except_ids=frozenset(), now=world.clock.now(), limit=5

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import msgspec
 import pytest
 
 from engine.world import MINUTE, SECOND, World, live
 from homing.engine.options import EngineOptions
 from homing.engine.publish import PublishResult
 from homing.errors import StoreUnavailable, TooLarge
+from homing.model import WIDE_NODES, id_time
 from homing.policy.admission import EventDraft
 from homing.ports import NewEvent
 
@@ -53,30 +53,36 @@ def test_publishers_that_come_back_when_they_are_answered_come_in_two_equal_grou
     live(story)
 
 
-def test_a_group_that_is_staged_anew_goes_after_one_that_was_accepted_meanwhile() -> None:
+def test_a_change_is_answered_when_the_group_that_was_matched_before_has_ended() -> None:
+    """The group is written as it was matched, and so are those of others meanwhile."""
+
     async def story(world: World) -> None:
         await world.subscribe(URL, "a.b")
-        await world.publish("a.b", key="first of all")
-        publisher, publish = world.engine._publisher, world.flow.publish
-        released, turn = asyncio.Event(), asyncio.Lock()
+        publish, calls = world.flow.publish, 0
+        released = asyncio.Event()
 
-        async def line(requests: Sequence[Sequence[NewEvent]], **more: Any) -> Any:
-            async with turn:  # One after the other, as the stores do.
+        async def slow(requests: Sequence[Sequence[NewEvent]], **more: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == 1:
                 await released.wait()
-                return await publish(requests, **more)
+            return await publish(requests, **more)
 
-        world.flow.publish = line  # type: ignore[method-assign]
-        publisher.publish_then([draft("old")], lambda _told: None)
-        await world.settled()
-        await world.subscribe("https://other.example/", "another.type")  # Its catalog is stale.
-        publisher.publish_then([draft("new")], lambda _told: None)
-        await world.settled()
-        released.set()
+        world.flow.publish = slow  # type: ignore[method-assign]
+        before = asyncio.ensure_future(world.publish("a.b"))
         await world.wait(SECOND)
-        seen = [msgspec.json.decode(hit.body)["id"] for hit in world.sender.hits]
-        assert seen == ["first of all", "new", "old"]
-        ids = [hit.delivery for hit in world.sender.hits]
-        assert ids == sorted(ids)
+        change = asyncio.ensure_future(world.subscribe("https://other.example/", "a.b"))
+        await world.wait(SECOND)
+        assert not change.done()
+        after = await world.publish("a.b")
+        assert after.deliveries == 2, "it was matched with the change, which is stored"
+        assert not change.done()
+
+        released.set()
+        assert (await before).deliveries == 1
+        await change
+        assert calls == 2, "nothing was matched again"
+        assert (await world.publish("a.b")).deliveries == 2
 
     live(story)
 
@@ -169,3 +175,13 @@ def test_a_commit_that_is_cancelled_begins_no_other() -> None:
         assert begun == 2
 
     live(story)
+
+
+def test_no_id_is_stored_before_its_time() -> None:
+    async def story(world: World) -> None:
+        for number in range(20):
+            await world.subscribe(f"https://{number}.example/", "a.b")
+        await world.engine.publish([draft(f"k{number}") for number in range(1_000)])
+        assert id_time(await world.flow.last_id()) <= world.clock.now()
+
+    live(story, EngineOptions(node=WIDE_NODES))

@@ -24,8 +24,10 @@ DISPATCH = "homing.engine.dispatch"
 ERASURES = "homing.store.erasures"
 FAIR = "homing.policy.fair"
 FAN_OUT = "homing.engine.fan_out"
+BARRIER = "homing.engine.fleet.catalog_barrier"
 FLEET = "homing.engine.fleet.membership"
 FLOW = "homing.store.flow"
+GRACE = "homing.engine.grace_period"
 HEALTH = "homing.policy.health"
 LEASES = "homing.store.leases"
 LOAD = "homing.engine.load"
@@ -311,12 +313,7 @@ BUGS = [
     ),
     fleet_bug(
         "a change is answered while others do not act on it",
-        replace(
-            "homing.engine.fleet.catalog_barrier",
-            "CatalogBarrier.wait",
-            "await self._some_behind(version)",
-            "False",
-        ),
+        replace(BARRIER, "CatalogBarrier.wait", "version <= self._reached", "True"),
     ),
     fleet_bug(
         "the history of a fleet says dropped",
@@ -341,7 +338,7 @@ BUGS = [
     ),
     fleet_bug(
         "cleanup jobs are run by any process that finds them",
-        replace(MAINTENANCE, "Maintenance._run_cleanup_jobs", "mine[it.bucket]", "True"),
+        replace(MAINTENANCE, "Maintenance._begun_cleanup_jobs", "mine[it.bucket]", "True"),
     ),
     fleet_bug(
         "a fleet takes rows a second before they are due",
@@ -726,8 +723,22 @@ BUGS = [
         ),
     ),
     bug(
-        "the commit does not check the subscriptions' version",
-        replace(FLOW, "Flow.publish", "held[0] != catalog_version", "False"),
+        "a change does not wait for the publishes that were matched before",
+        replace(
+            GRACE, "GracePeriod._has_older", "any(it < version for it in self._groups)", "False"
+        ),
+    ),
+    fleet_bug(
+        "a process says that it acts on a change while it writes what it matched before",
+        remove(BARRIER, "CatalogBarrier._tell", "await self._grace.here(version)"),
+    ),
+    fleet_bug(
+        "a process that nobody waits for any more publishes what it matched before",
+        replace(FLOW, "Flow._run", "row[1] != mark.fence", "False"),
+    ),
+    fleet_bug(
+        "a process that goes on publishes before it has read the catalog",
+        remove(BARRIER, "CatalogBarrier.act", "await self._catalog.refresh()"),
     ),
     bug(
         "an event goes to the subscriptions of another tenant",
@@ -847,7 +858,7 @@ BUGS = [
     ),
     fleet_bug(
         "a rotation of signing keys is answered while others do not act on it",
-        remove(OPERATE, "Operator._set_signing_keys", "await self._notify_peers(new)"),
+        remove(OPERATE, "Operator._set_signing_keys", "await self._grace.changed(new.version)"),
     ),
     # --- settling
     bug(
@@ -858,7 +869,7 @@ BUGS = [
         "each try to settle has a number of its own",
         replace(
             SETTLE,
-            "Settler._settle",
+            "Settler._settle_as",
             "self._flow.settle(batch)",
             "self._flow.settle(decision.batch(self._core.ids.take(self._clock.now())))",
         ),

@@ -94,7 +94,7 @@ class Healing:
                 try:
                     number = one.id
                     await self._world.ask(lambda engine, it=number: engine.resume(it))  # type: ignore[misc]
-                    one.responded = True
+                    one.responded, one.answered = True, one.now.version
                 except (HomingError, Crashed) as error:
                     self._reference.violated("L4", f"all is well, and resume says {error!r}")
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from homing.model import Delivery, Endpoint, SigningKeys, Subscription, Work, id_time
+from homing.model import NOT_BOUND, Delivery, Endpoint, SigningKeys, Subscription, Work, id_time
 from homing.policy.admission import EventDraft
 from homing.ports import (
     CleanupJob,
@@ -51,6 +51,7 @@ from simulation.reference import (
     Signing,
     Slots,
     Sub,
+    gets,
     name,
 )
 
@@ -66,6 +67,12 @@ class MachineWitness:
 
     def __init__(self, checker: Checker, machine: int) -> None:
         self._checker, self._machine = checker, machine
+
+    def called(self, op: str, args: Sequence[Any], more: dict[str, Any]) -> None:
+        del args
+        if op == "publish":
+            memory = self._checker.reference.memories[self._machine]
+            memory.matched[more["number"]] = dict(memory.catalog)
 
     def committed(self, op: str, args: Sequence[Any], more: dict[str, Any], result: Any) -> None:
         self._enter(f"_done_{op}", args, more, result)
@@ -193,23 +200,28 @@ class Checker(Watch):
         requests: Sequence[Sequence[NewEvent]],
         *,
         result: Published,
-        catalog_version: int,
         number: int,
+        fence: int,
     ) -> None:
-        del catalog_version, number
+        """It was matched with the catalog as it was known when the engine called.
+
+        Every change that was answered by now is part of that.
+        """
+        del fence
+        catalog = memory.matched.pop(number)
         stored: list[NewEvent] = []
         for request, response in zip(requests, result.results, strict=True):
             if not isinstance(response, list):
                 continue
             for new, receipt in zip(request, response, strict=True):
                 if receipt.new:
-                    self._event(memory, new, exact=True)
-                    self._placed(new, receipt)
+                    self._event(memory, new, catalog=catalog)
+                    self._placed(new, receipt, catalog)
                     memory.on_their_way.update(it.id for it in new.deliveries)
                     stored.append(new)
         self._superseded_at_once(stored)
 
-    def _placed(self, new: NewEvent, receipt: Receipt) -> None:
+    def _placed(self, new: NewEvent, receipt: Receipt, catalog: dict[int, Subscription]) -> None:
         """Exactly those are blocked that must wait for others of their key."""
         deliveries = self.reference.deliveries
         blocked = {it.id for it in new.deliveries if deliveries[it.id].blocked}
@@ -219,7 +231,7 @@ class Checker(Watch):
             lambda: f"{receipt.key}: {receipt.blocked} are blocked, and should {blocked}",
         )
         for it in new.deliveries:
-            sub = self.reference.subs[it.subscription_id].now
+            sub = catalog[it.subscription_id]
             if it.id in blocked and sub.order.value == "latest":
                 self._waits_for_quiet(deliveries[it.id], sub)
 
@@ -356,9 +368,14 @@ class Checker(Watch):
         memory.on_their_way.difference_update(told)
 
     def _event(
-        self, memory: Memory, new: NewEvent, *, exact: bool, about: int | None = None
+        self,
+        memory: Memory,
+        new: NewEvent,
+        *,
+        catalog: dict[int, Subscription] | None,
+        about: int | None = None,
     ) -> None:
-        """An event and its deliveries are stored."""
+        """An event and its deliveries are stored, matched with this catalog; None: unknown."""
         reference, event = self.reference, new.event
         reference.must(
             (event.tenant, event.key) not in reference.keys,
@@ -380,22 +397,51 @@ class Checker(Watch):
         reference.facts[event.id] = fact
         reference.places[event.id] = len(reference.places)
         reference.fan_out[event.id] = len(new.deliveries)
-        wanted = {it.id for it in reference.subs.values() if it.matches(*fact.for_whom)}
-        if about is not None:
-            wanted = {it for it in wanted if reference.subs[it].now.endpoint_id != about}
-        found = {it.subscription_id for it in new.deliveries}
-        reference.must(
-            found == wanted or not exact,
-            "S1",
-            lambda: f"{event.key} goes to {sorted(found)}, and should to {sorted(wanted)}",
-        )
-        reference.streams.committed(new, fact.for_whom, exact=exact)
+        if catalog is not None:
+            self._matched(new, fact, catalog, about)
+        reference.streams.committed(new)
         for row in new.deliveries:
-            self._delivery(memory, row, about)
+            state = None if catalog is None else catalog[row.subscription_id]
+            self._delivery(memory, row, about, state)
 
-    def _delivery(self, memory: Memory, row: Delivery, about: int | None = None) -> DeliveryModel:
+    def _matched(
+        self,
+        new: NewEvent,
+        fact: Fact,
+        catalog: dict[int, Subscription],
+        about: int | None,
+    ) -> None:
+        """It goes to those that this catalog says, which has every change that was answered."""
+        reference = self.reference
+        wanted = {it.id for it in catalog.values() if gets(it, *fact.for_whom)}
+        if about is not None:
+            wanted = {it for it in wanted if catalog[it].endpoint_id != about}
+        found = {*(it.subscription_id for it in new.deliveries), *new.pulled}
+        reference.must(
+            found == wanted,
+            "S1",
+            lambda: f"{new.event.key} goes to {sorted(found)}, and should to {sorted(wanted)}",
+        )
+        subs = (*reference.subs.values(), *reference.streams.subs.values())
+        for sub in (it for it in subs if it.tenant == fact.tenant):
+            known = catalog.get(sub.id)
+            reference.must(
+                sub.answered <= (0 if known is None else known.version),
+                "S9",
+                lambda it=sub: f"{new.event.key} was matched without {it.now}, which was answered",  # type: ignore[misc]
+            )
+
+    def _delivery(
+        self,
+        memory: Memory,
+        row: Delivery,
+        about: int | None = None,
+        state: Subscription | None = None,
+    ) -> DeliveryModel:
+        """A delivery is stored, for its subscription as it was then (None: as it is)."""
         reference = self.reference
         sub = reference.subs[row.subscription_id]
+        state = sub.now if state is None else state
         right = row.tenant == sub.tenant == reference.facts[row.event_id].tenant
         reference.must(right, "S12", lambda: f"{name(row.id)} left its tenant")
         right = about is None or row.endpoint_id != about
@@ -408,17 +454,17 @@ class Checker(Watch):
             row.endpoint_id,
             row.root_id,
             row.accepted_at,
-            reference.mix.table_of(sub.now.policy, sub.tenant),
+            reference.mix.table_of(state.policy, sub.tenant),
             replay=row.replay,
             bucket=row.bucket,
         )
         stored = (row.due_at, row.expires_at, row.t0, row.retry, row.attempts)
         keyed = reference.facts[row.event_id].about is not None
-        if keyed and sub.now.order.value == "latest" and not row.replay:
-            model.due = model.due_latest = row.accepted_at + (sub.now.quiet_ms or 0)
+        if keyed and state.order.value == "latest" and not row.replay:
+            model.due = model.due_latest = row.accepted_at + (state.quiet_ms or 0)
         wanted = (model.due, model.expires, None, 0, 0)
         known = memory.catalog.get(sub.id, sub.now)
-        there = {sub.now.endpoint_id, known.endpoint_id}
+        there = {state.endpoint_id, known.endpoint_id}
         if not reference.alone and memory.may_not_know(sub.changed, at=reference.clock()):
             there |= sub.left  # A notice was made before its process read the change.
         right = row.endpoint_id in there and row.bucket == reference.buckets[row.endpoint_id]
@@ -429,10 +475,11 @@ class Checker(Watch):
         )
         slack_ms = WRITTEN_WITHIN_MS if about is None else SETTLED_WITHIN_MS
         reference.on_time(row.accepted_at, f"{name(row.id)} is accepted", slack_ms=slack_ms)
+        model.moved = model.moved or row.endpoint_id != sub.now.endpoint_id
         reference.add(model)
         if (key := reference.facts[row.event_id].about) is not None:
             model.key = key
-            reference.order.stored(model, ordered=sub.now.order.value != "none")
+            reference.order.stored(model, ordered=state.order.value != "none")
             reference.counts["blocked"] += model.blocked
         return model
 
@@ -487,7 +534,7 @@ class Checker(Watch):
             and (reference.alone or not memory.may_not_know(it.changed, at=reference.clock()))
             for it in reference.subs.values()
         )
-        self._event(memory, new, exact=settled, about=about)
+        self._event(memory, new, catalog=memory.catalog if settled else None, about=about)
         reference.counts[new.event.type] += 1
         if new.event.type == "homing.delivery.dropped":
             last = reference.drop_notice_at.get(about)
@@ -725,7 +772,7 @@ class Checker(Watch):
         )
         self._walk_again(sub.id)
         sub.now, sub.changed, sub.responded = result, self._change(memory), False
-        sub.gone_upto = reference.acceptance.last
+        sub.gone_upto = NOT_BOUND
         reference.unsure.add(result.endpoint_id)
         reference.counts["subscription_gone"] += 1
         reference.say(f"gone {sub.id} at {result.url}")
@@ -734,6 +781,16 @@ class Checker(Watch):
         reference.must(right, "notices", lambda: f"nobody is told that {sub.id} is gone")
         for new in more["notices"]:
             self._notice(memory, new)
+
+    def _done_bound_gone(self, memory: Memory, _: int, *, result: Subscription) -> None:
+        """Publishes that were matched before the 410 have ended: their deliveries end, too."""
+        sub = self.reference.subs[result.id]
+        if sub.now == result:
+            return  # Another process was first, or a person has activated it.
+        self._walk_again(sub.id)
+        sub.now, sub.changed, sub.responded = result, self._change(memory), False
+        sub.gone_upto = self.reference.acceptance.last
+        self.reference.say(f"bound {sub.id}")
 
     def _done_delete_subscription(
         self, memory: Memory, subscription_id: int, *, result: Subscription, **_: Any
@@ -746,7 +803,7 @@ class Checker(Watch):
         self.reference.say(f"deleted {subscription_id}")
 
     def _told_subscriptions_since(
-        self, memory: Memory, _: int, *, result: list[Subscription]
+        self, memory: Memory, _: int, *, result: list[Subscription], **__: int
     ) -> None:
         memory.catalog.update((it.id, it) for it in result)
 

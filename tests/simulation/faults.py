@@ -45,6 +45,9 @@ RARE = frozenset(
 class Witness(Protocol):
     """Who sees what goes over the lines."""
 
+    def called(self, op: str, args: Sequence[Any], more: dict[str, Any]) -> None:
+        """The engine asks for it."""
+
     def committed(self, op: str, args: Sequence[Any], more: dict[str, Any], result: Any) -> None:
         """The store has done it; the engine does not know yet."""
 
@@ -139,6 +142,7 @@ class Line:
         turn = asyncio.Lock() if op == "publish" else contextlib.nullcontext()
 
         async def call(*args: Any, **more: Any) -> Any:
+            faults.witness.called(op, args, more)
             async with turn:
                 return await through(*args, **more)
 

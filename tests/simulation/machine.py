@@ -140,7 +140,9 @@ class Machine(MortalWorld):
 
     def stores(self, *, node: int = 0) -> tuple[FlowStore, AdminStore, ViewStore]:
         return (
-            cast("FlowStore", self._line(Flow(self.db, node=node))),
+            cast(
+                "FlowStore", self._line(Flow(self.db, node=node, shared=self._network is not None))
+            ),
             cast("AdminStore", self._line(Admin(self.db, node=node))),
             cast("ViewStore", self._line(Views(self.db))),
         )

@@ -133,7 +133,7 @@ class People:
     def _known(self, subscription_id: int) -> None:
         """What was answered is acted on from then on, by all."""
         sub = self._reference.subs[subscription_id]
-        sub.responded = True
+        sub.responded, sub.answered = True, sub.now.version
         told = self._reference.lives[self._asked].catalog[subscription_id]
         self._reference.must(
             told == sub.now,

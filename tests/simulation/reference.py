@@ -58,6 +58,7 @@ class Sub:
     now: Subscription
     changed: Change
     responded: bool = False  # a person was told of the last change: all processes act on it
+    answered: int = 0  # the version of the last change that a person was told of
     left: set[int] = field(default_factory=set)  # endpoints that it was at
     gone_upto: int = 0  # the position of the last delivery when a 410 set it inactive
     wants_since: int = 0  # when it was last changed in what it wants, or where it is
@@ -88,10 +89,7 @@ class Sub:
 
     @property
     def unproved(self) -> bool:
-        """Its receiver must prove that it owns the URL, and has not."""
-        if self.now.verification.value == "none":
-            return False
-        return self.now.receiver is None or self.now.receiver.verified_at is None
+        return is_unproved(self.now)
 
     @property
     def id(self) -> int:
@@ -106,11 +104,23 @@ class Sub:
         return self.now.deleted_at is not None
 
     def matches(self, tenant: str, event_type: str, data: bytes) -> bool:
-        if self.deleted or not self.now.active or self.unproved or tenant != self.tenant:
-            return False
-        if self.now.filters != "[]" and not has_number(data):
-            return False
-        return any(_fits(pattern, event_type) for pattern in self.now.types)
+        return gets(self.now, tenant, event_type, data)
+
+
+def is_unproved(it: Subscription) -> bool:
+    """Its receiver must prove that it owns the URL, and has not."""
+    if it.verification.value == "none":
+        return False
+    return it.receiver is None or it.receiver.verified_at is None
+
+
+def gets(it: Subscription, tenant: str, event_type: str, data: bytes) -> bool:
+    """Whether an event goes to a subscription that is like this."""
+    if it.deleted_at is not None or not it.active or is_unproved(it) or tenant != it.tenant:
+        return False
+    if it.filters != "[]" and not has_number(data):
+        return False
+    return any(_fits(pattern, event_type) for pattern in it.types)
 
 
 # The one filter there is here: the data is an object with a number n.
@@ -238,6 +248,7 @@ class Memory:
     maybe_paused_at: int = 0  # there may have been a confirmed outage at this time
     known: dict[int, Known] = field(default_factory=dict)  # endpoints
     catalog: dict[int, Subscription] = field(default_factory=dict)
+    matched: dict[int, dict[int, Subscription]] = field(default_factory=dict)  # by publish: catalog
     signing: dict[str, SigningKeys] = field(default_factory=dict)  # by tenant
     slots: dict[int, Slots] = field(default_factory=dict)  # by endpoint
     flights: dict[int, Flight] = field(default_factory=dict)  # by delivery id

@@ -19,6 +19,7 @@ class Scene:
         self.db = db
         self.flow = Flow(db)
         self.make = Maker()
+        self.fence = 0  # with which it publishes
         self.endpoint: Endpoint = self.make.endpoint()
         self.sub: Subscription = self.make.subscription(self.endpoint)
         self.position = 0  # of the last publish
@@ -32,7 +33,7 @@ class Scene:
         return next(self._numbers)
 
     async def publish(self, *requests: list[NewEvent]) -> list[list[Receipt] | Refusal]:
-        published = await self.flow.publish(list(requests), catalog_version=0, number=self.number())
+        published = await self.flow.publish(list(requests), number=self.number(), fence=self.fence)
         self.position = published.position
         return published.results
 

@@ -61,6 +61,10 @@ class Scene:
             for_people=(),
             bucket=self.a.bucket,
         )
+        await self.admin.bound_gone(self.mine.id)
+        bound = await self.views.subscription(self.mine.id)
+        assert bound is not None
+        self.mine = bound
 
     async def activate(self, at: Endpoint) -> None:
         new = after_change(self.mine, replace(self.mine, active=True, url=at.url))
@@ -218,6 +222,7 @@ async def test_what_is_pending_is_cancelled_when_its_receiver_is_gone(db: Db) ->
     await scene.gone()
     stored = await scene.views.subscription(scene.mine.id)
     assert stored == scene.mine
+    (cleanup_job,) = await scene.admin.cleanup_jobs()
     assert not stored.active
     assert stored.receiver is not None
     upto = stored.receiver.gone_upto

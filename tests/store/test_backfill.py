@@ -123,7 +123,10 @@ async def test_events_go_in_the_order_of_their_commits_whatever_the_clocks_say(d
     for ahead in (1_000, 0, 3_000_000, 20):
         scene.make.now = NOW + ahead
         rows += await scene.deliver(2)
-    job = await scene.admin.save_backfill(scene.job())
+    saved = await scene.admin.save_backfill(scene.job())
+    job = await scene.admin.bound_backfill(saved.id)
+    assert job is not None
+    assert await scene.admin.bound_backfill(saved.id) == job
     later = await scene.deliver(1)
     seen = list[int]()
     for _ in range(len(rows)):
@@ -243,7 +246,7 @@ async def test_a_subscription_and_its_backfill_are_stored_together_or_not_at_all
 
     made = await scene.admin.create_subscription(new, endpoint=scene.endpoint, backfill=job)
 
-    stored = await scene.admin.replay_job(job.id)
+    stored = await scene.admin.bound_backfill(job.id)
     assert stored is not None
     assert (stored.state, stored.filter.subscription_id) == ("running", made.id)
     assert stored.upto_position == scene.position, "it takes all events that were stored before"

@@ -23,8 +23,8 @@ async def test_a_copy_is_of_one_moment_while_commits_go_on(tmp_path: Path) -> No
 
     async def both(execute: Execute) -> None:
         nonlocal written
-        await execute("INSERT INTO batch_mark VALUES (?, 'publish', 1)", written)
-        await execute("INSERT INTO batch_mark VALUES (?, 'settle', 1)", written)
+        await execute("INSERT INTO batch_mark VALUES (?, 'publish', 1, 0)", written)
+        await execute("INSERT INTO batch_mark VALUES (?, 'settle', 1, 0)", written)
         written += 1
 
     async def write() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from homing.errors import CannotDecrypt
 from homing.model import Endpoint, Secret, Subscription
 from homing.policy.encryption import PREFIX, KeyRing
 from homing.policy.encryption_keys import key_id, read_keys
+from homing.policy.receiver import set_gone
 from homing.ports import Claim
 from homing.store.admin import Admin
 from homing.store.encryption import (
@@ -97,6 +100,30 @@ async def test_fields_are_encrypted_on_their_way_in_and_decrypted_on_their_way_o
     gone = await fronts.admin.delete_subscription(2, now=7, cleanup_job_id=10)
     assert plain(gone) == plain(changed)
     assert "planted" not in str(await stored(db))
+
+
+async def test_secrets_stay_encrypted_when_a_receiver_responds_with_410(db: Db) -> None:
+    fronts = Fronts(db, OLD)
+    subscription, endpoint = made()
+    created = await fronts.admin.create_subscription(subscription, endpoint=endpoint)
+
+    gone = await fronts.admin.subscription_gone(
+        set_gone(created, now=5), cleanup_job_id=9, notices=(), for_people=(), bucket=1
+    )
+    bound = await fronts.admin.bound_gone(created.id)
+
+    assert plain(gone) == plain(bound) == plain(created)
+    text = str(await stored(db))
+    assert not [it for it in PLANTED if it in text]
+
+
+def test_every_method_with_secrets_encrypts_and_decrypts_them() -> None:
+    """A new method of the store would otherwise write them, or return them, as they are."""
+    secret = ("Subscription", "SigningKeys")
+    for name, method in inspect.getmembers(Admin, inspect.iscoroutinefunction):
+        kinds = " ".join(str(it) for it in inspect.get_annotations(method).values())
+        if any(re.search(rf"\b{it}\b", kinds) for it in secret):
+            assert name in vars(EncryptedAdmin), name
 
 
 async def test_what_lies_on_disk_holds_no_secret(tmp_path: Path) -> None:

@@ -112,6 +112,7 @@ async def erase_tenant(db: Any) -> None:
     admin = Admin(db)
     new = Erasure(Maker().id(), "acme", ErasureKind.TENANT, "", b"", NOW)
     begun = await admin.begin_erasure(new, key=None, earlier=())
+    begun = await admin.bound_erasure(begun.id)
     again = True
     while again:
         again, after_key = False, ""

@@ -38,6 +38,11 @@ IDS = ErasedIds((b"k",))
 LIMIT = 100
 
 
+async def begin(admin: Admin, new: Erasure, **given: Any) -> Erasure:
+    """Begin an erasure as the engine does: its bound is read when all processes act on it."""
+    return await admin.bound_erasure((await admin.begin_erasure(new, **given)).id)
+
+
 def erasure(make: Maker, kind: ErasureKind = ErasureKind.EVENT, **given: Any) -> Erasure:
     number = make.id()
     fields: dict[str, Any] = {"path": "", "subject": b"", "created_at": NOW}
@@ -48,7 +53,7 @@ async def erase(db: Db, make: Maker, key: str, *, limit: int = LIMIT) -> Erasure
     """Erase an event as the engine does."""
     admin, hashes = Admin(db), [it.hash for it in IDS.of("acme", key)]
     new = erasure(make, subject=hashes[0])
-    begun = await admin.begin_erasure(new, key=key, earlier=hashes)
+    begun = await begin(admin, new, key=key, earlier=hashes)
     await erase_all(admin, begun, limit=limit)
     await admin.hide_erased(begun.id, more=False)
     found = await admin.erasure(begun.id)
@@ -148,7 +153,7 @@ async def test_an_event_with_many_deliveries_is_erased_in_several_transactions(d
     hashes = [it.hash for it in IDS.of("acme", "big")]
     admin = Admin(db)
     new = erasure(scene.make, subject=hashes[0])
-    begun = await admin.begin_erasure(new, key="big", earlier=hashes)
+    begun = await begin(admin, new, key="big", earlier=hashes)
     assert await erase_all(admin, begun, limit=3) == 3
     found = await admin.erasure(begun.id)
     assert found is not None
@@ -161,13 +166,12 @@ async def test_an_erased_id_that_is_published_again_gets_its_receipt_or_a_confli
     first = scene.make.event(scene.sub, scene.sub, key="k1")
     await scene.publish([first])
     await erase(db, scene.make, "k1")
-    version = await Admin(db).catalog_version()
 
     async def publish(data: bytes, tenant: str = "acme", ids: ErasedIds = IDS) -> Any:
         again = scene.make.event(key="k1", data=data, tenant=tenant)
         again = replace(again, erased=ids.of(tenant, "k1"))
         number = scene.number()
-        done = await Flow(db).publish([[again]], catalog_version=version, number=number)
+        done = await Flow(db).publish([[again]], number=number)
         return done.results[0]
 
     assert await publish(first.event.data) == [Receipt("k1", 2, new=False)]
@@ -207,10 +211,10 @@ async def test_events_with_a_value_are_erased_of_one_tenant_only(db: Db) -> None
     await scene.publish([*events, other, neighbour])
     admin = Admin(db)
     new = erasure(make, ErasureKind.FIELD, path="data.n", subject=b"3" * 16 + one)
-    begun = await admin.begin_erasure(new, key=None, earlier=[])
-    late, version = make.event(scene.sub, key="late"), await admin.catalog_version()
+    begun = await begin(admin, new, key=None, earlier=[])
+    late = make.event(scene.sub, key="late")
     late = replace(late, fields=(one,))
-    await scene.flow.publish([[late]], catalog_version=version, number=scene.number())
+    await scene.flow.publish([[late]], number=scene.number())
     await erase_all(admin, begun, limit=2)
     views = Views(db)
     left, _ = await views.events(tenant=None, event_type=None, before_id=None, limit=10)
@@ -271,13 +275,12 @@ async def test_a_tenant_is_hidden_at_once_and_then_erased_with_all_its_rows(db: 
     endpoint = make.endpoint(url)
     admin, views = Admin(db), Views(db)
     sub = await admin.create_subscription(make.subscription(endpoint), endpoint=endpoint)
-    version = await admin.catalog_version()
     event = make.event(sub, key=CANARY, data=f'"{CANARY}"'.encode())
     unmatched = make.event(key="unmatched", data=f'"{CANARY}"'.encode())
     neighbour = make.event(tenant="neighbour", key=CANARY[:-1], data=b'"other"')
     flow = Flow(db)
     requests = [[event, unmatched, neighbour]]
-    await flow.publish(requests, catalog_version=version, number=scene.number())
+    await flow.publish(requests, number=scene.number())
     (delivery,) = event.deliveries
     await flow.settle(
         SettleBatch(
@@ -289,7 +292,7 @@ async def test_a_tenant_is_hidden_at_once_and_then_erased_with_all_its_rows(db: 
     )
     await admin.log_test(replace(make.attempt(make.delivery(event.event, sub)), detail=CANARY))
     new = erasure(make, ErasureKind.TENANT)
-    begun = await admin.begin_erasure(new, key=None, earlier=[])
+    begun = await begin(admin, new, key=None, earlier=[])
     assert begun.version == await admin.catalog_version()
     erased = await admin.tenant_changes(0)
     assert erased.everything == {"acme": begun.version}
@@ -303,8 +306,7 @@ async def test_a_tenant_is_hidden_at_once_and_then_erased_with_all_its_rows(db: 
     with pytest.raises(Conflict):
         await admin.create_subscription(make.subscription(endpoint), endpoint=endpoint)
     late = make.event(key="late")
-    version = await admin.catalog_version()
-    await flow.publish([[late]], catalog_version=version, number=scene.number())
+    await flow.publish([[late]], number=scene.number())
 
     await erase_all(admin, begun)
     while not (await admin.erase_rest_of_tenant(begun, limit=2)).done:
@@ -395,9 +397,7 @@ def test_a_hash_of_an_id_depends_on_the_key_the_tenant_and_the_id() -> None:
 
 async def test_new_ids_begin_after_those_of_erasures(db: Db) -> None:
     scene = await Scene(db).begin()
-    begun = await Admin(db).begin_erasure(
-        erasure(scene.make, ErasureKind.TENANT), key=None, earlier=[]
-    )
+    begun = await begin(Admin(db), erasure(scene.make, ErasureKind.TENANT), key=None, earlier=[])
     assert await Flow(db).last_id() == begun.id
 
 
@@ -408,15 +408,14 @@ async def test_a_tenant_that_is_erased_again_meanwhile_is_finished_only_with_all
     numbers = iter(range(1, 9))
 
     async def publish(key: str) -> None:
-        version = await admin.catalog_version()
         number = next(numbers)
-        await flow.publish([[make.event(key=key)]], catalog_version=version, number=number)
+        await flow.publish([[make.event(key=key)]], number=number)
 
     await publish("before")
-    first = await admin.begin_erasure(erasure(make, ErasureKind.TENANT), key=None, earlier=[])
+    first = await begin(admin, erasure(make, ErasureKind.TENANT), key=None, earlier=[])
     await erase_all(admin, first)
     await publish("between")
-    again = await admin.begin_erasure(erasure(make, ErasureKind.TENANT), key=None, earlier=[])
+    again = await begin(admin, erasure(make, ErasureKind.TENANT), key=None, earlier=[])
     assert again.id == first.id
     assert again.version > first.version
     await publish("after")
@@ -440,8 +439,7 @@ async def test_an_erasure_goes_by_the_order_of_acceptance_and_by_no_clock(
 
     async def publish(make: Maker, key: str) -> None:
         event = replace(make.event(key=key), fields=(value,))
-        version = await admin.catalog_version()
-        await flow.publish([[event]], catalog_version=version, number=next(numbers))
+        await flow.publish([[event]], number=next(numbers))
 
     async def keys() -> set[str]:
         found, _ = await views.events(tenant="acme", event_type=None, before_id=None, limit=9)
@@ -452,7 +450,7 @@ async def test_an_erasure_goes_by_the_order_of_acceptance_and_by_no_clock(
     await publish(publisher, "before, there")
     await publish(eraser, "before, here")
     new = replace(erasure(eraser, kind), subject=value)
-    begun = await admin.begin_erasure(new, key=None, earlier=[])
+    begun = await begin(admin, new, key=None, earlier=[])
     await publish(publisher, "after, there")
     await publish(eraser, "after, here")
     later = {"after, there", "after, here"}
@@ -468,7 +466,7 @@ async def test_nothing_is_made_for_a_tenant_while_it_is_erased_and_everything_af
     make, admin, keys = Maker(), Admin(db), Keys(db)
     endpoint = make.endpoint()
     sub = await admin.create_subscription(make.subscription(endpoint), endpoint=endpoint)
-    begun = await admin.begin_erasure(erasure(make, ErasureKind.TENANT), key=None, earlier=[])
+    begun = await begin(admin, erasure(make, ErasureKind.TENANT), key=None, earlier=[])
     with pytest.raises(NotFound):  # by a process that has not read the new version
         await admin.change_subscription(sub, endpoint=endpoint, cleanup_job_id=make.id())
     key, link = _key(make), _link(make)
@@ -566,9 +564,8 @@ async def test_an_event_of_a_tenant_that_was_erased_is_found_erased_and_changes_
     db: Db,
 ) -> None:
     make, admin, flow = Maker(), Admin(db), Flow(db)
-    version = await admin.catalog_version()
-    await flow.publish([[make.event(key="k1")]], catalog_version=version, number=1)
-    begun = await admin.begin_erasure(erasure(make, ErasureKind.TENANT), key=None, earlier=[])
+    await flow.publish([[make.event(key="k1")]], number=1)
+    begun = await begin(admin, erasure(make, ErasureKind.TENANT), key=None, earlier=[])
     await erase_all(admin, begun)
     await admin.finish_erasure(begun, now=NOW)
     ended = await admin.erasure(begun.id)

@@ -281,10 +281,10 @@ async def test_work_on_a_silent_primary_goes_on_at_the_promoted_standby(
     try:
         scene = await Scene(db).begin()
         first, second = scene.make.event(scene.sub), scene.make.event(scene.sub)
-        version = (await leases.versions())["catalog"]
-        await offloaded.publish([[first]], catalog_version=version, number=1)
+        await offloaded.publish([[first]], number=1)
         assert (await outbox.stats()).waiting == 0
         member = await leases.join(name="one", role="both", delivers=True, lease_ms=4_000)
+        fence = await leases.act(member.id) or 0
         while not bus.live:
             await asyncio.sleep(0.01)
 
@@ -294,7 +294,7 @@ async def test_work_on_a_silent_primary_goes_on_at_the_promoted_standby(
             pair.clients.cut()
             pair.log.cut()
         work = asyncio.gather(
-            offloaded.publish([[second]], catalog_version=version, number=2),
+            offloaded.publish([[second]], number=2, fence=fence),
             leases.renew(member.id, delivers=True, lease_ms=4_000),
         )
         asked = asyncio.ensure_future(outbox.stats())
@@ -432,11 +432,10 @@ async def test_a_standby_that_lags_is_found_to_have_lost_commits() -> None:
         idle, busy = OffloadedFlow(db, writer, node=3), Flow(db, node=4)
         try:
             scene = await Scene(db).begin()
-            version = (await Leases(db).versions())["catalog"]
 
             async def publish(flow: Flow, number: int) -> None:
                 new = scene.make.event(scene.sub)
-                await flow.publish([[new]], catalog_version=version, number=number)
+                await flow.publish([[new]], number=number)
 
             for flow in (idle, busy):
                 await publish(flow, 10)
@@ -499,13 +498,12 @@ async def test_a_synchronous_failover_loses_nothing_that_was_committed(pair: Rep
     db = await PostgresDb.open(pair.dsn())
     flow = Flow(db, node=3)
     scene = await Scene(db).begin()
-    version = (await Leases(db).versions())["catalog"]
     for number in (10, 11):
-        await flow.publish([[scene.make.event(scene.sub)]], catalog_version=version, number=number)
+        await flow.publish([[scene.make.event(scene.sub)]], number=number)
     await asyncio.to_thread(pair.primary.kill)
     await pair.promote()
     await flow.check_marks()
-    await flow.publish([[scene.make.event(scene.sub)]], catalog_version=version, number=12)
+    await flow.publish([[scene.make.event(scene.sub)]], number=12)
     await flow.check_marks()
     await db.close()
 
@@ -521,13 +519,12 @@ async def test_what_the_standby_does_not_have_is_not_confirmed_by_a_primary_that
     db = await PostgresDb.open(pair.dsn())
     flow = Flow(db, node=3)
     scene = await Scene(db).begin()
-    version = (await Leases(db).versions())["catalog"]
     new = scene.make.event(scene.sub)
 
     async def publish(number: int) -> None:
         while True:
             try:
-                await flow.publish([[new]], catalog_version=version, number=number)
+                await flow.publish([[new]], number=number)
             except StoreUnavailable:  # as long as no server runs
                 await asyncio.sleep(0.05)
             else:
@@ -564,10 +561,9 @@ async def test_a_batch_that_writes_nothing_is_not_missed(postgres: Server) -> No
     db = await PostgresDb.open(await postgres.make())
     flow = Flow(db, node=3)
     scene = await Scene(db).begin()
-    version = (await Leases(db).versions())["catalog"]
     new = scene.make.event(scene.sub)
     for number in (10, 11):  # The second time it is a repetition.
-        await flow.publish([[new]], catalog_version=version, number=number)
+        await flow.publish([[new]], number=number)
         await flow.check_marks()
     await db.close()
 
@@ -576,11 +572,10 @@ async def test_a_batch_that_is_committed_during_the_question_is_no_loss(postgres
     db = await PostgresDb.open(await postgres.make())
     flow = Flow(db, node=3)
     scene = await Scene(db).begin()
-    version = (await Leases(db).versions())["catalog"]
 
     async def publish(number: int) -> None:
         new = scene.make.event(scene.sub)
-        await flow.publish([[new]], catalog_version=version, number=number)
+        await flow.publish([[new]], number=number)
 
     honest = db.run
 

@@ -52,9 +52,7 @@ async def test_the_retry_lane_goes_by_due_time_over_all_its_parts(db: Db) -> Non
         scene.make.delivery((await scene.due()).fresh[0].event, scene.sub, replay_of=held),
         due_at=NOW + 200,
     )
-    await scene.flow.publish(
-        [[replace(scene.make.event(), deliveries=(replay,))]], catalog_version=0, number=99
-    )
+    await scene.flow.publish([[replace(scene.make.event(), deliveries=(replay,))]], number=99)
 
     await scene.enable(NOW + 1)
     reply = await scene.due(since=NOW + 1, now=NOW + 1_000)

@@ -9,13 +9,13 @@ import asyncpg
 import pytest
 from msgspec.structs import replace
 
-from homing.errors import LostLeases, Unavailable
-from homing.model import id_floor
+from homing.errors import Fenced, LostLeases, Unavailable
+from homing.model import NODES, id_floor
 from homing.policy.receiver import set_gone
 from homing.ports import Member, SettleBatch
 from homing.store.admin import Admin
-from homing.store.flow import Flow
-from homing.store.leases import NODE_REST_MS, NODES, Leases
+from homing.store.flow import LATEST_NODE, Flow
+from homing.store.leases import NODE_REST_MS, Leases
 from homing.store.postgres import PostgresDb
 from homing.store.tx import Db
 from homing.store.views import Views
@@ -50,6 +50,12 @@ async def joined(leases: Leases, name: str = "a:1", *, delivers: bool = True) ->
     return await leases.join(name=name, role="both", delivers=delivers, lease_ms=LEASE)
 
 
+async def put_processes(db: Db, nodes: range, now: int) -> None:
+    """Processes that have left a moment ago."""
+    rows = [(10_000 + it, it, f"old:{it}", "both", -1, now, now) for it in nodes]
+    await db.run(lambda tx: tx.insert("process", rows))
+
+
 async def pending_ids(db: Db) -> list[int]:
     return [row[0] for row in await every(db, "pending")]
 
@@ -74,20 +80,26 @@ async def test_a_cell_takes_only_its_own_nodes(leases: Leases) -> None:
         await leases.join(**common)  # type: ignore[arg-type]
 
 
-async def test_a_node_is_used_again_only_when_none_is_new_and_long_after(
-    leases: Leases, time: Time
-) -> None:
-    first = await joined(leases)
+async def test_the_lowest_node_that_has_rested_is_taken(leases: Leases, time: Time) -> None:
+    first, second = await joined(leases), await joined(leases, "a:2")
     await leases.leave(first.id)
-    for number in range(1, NODES):
-        time.now += 1
-        assert (await joined(leases, f"a:{number}")).node == number
-    with pytest.raises(Unavailable):
-        await joined(leases)
-    time.now += NODE_REST_MS + LEASE
-    again = await joined(leases)
+    assert (await joined(leases, "a:3")).node == 2, "the first rests for a minute"
+    time.now += NODE_REST_MS
+    again = await joined(leases, "a:4")
     assert again.node == first.node
     assert await leases.renew(first.id, delivers=True, lease_ms=LEASE) is None
+    assert second.node == 1
+
+
+async def test_a_thousand_processes_and_their_restarts_within_a_minute_get_nodes(
+    db: Db, leases: Leases, time: Time
+) -> None:
+    await put_processes(db, range(1_000), time.now)
+    first = await joined(leases)
+    assert first.node == 1_000
+    await put_processes(db, range(1_001, 2_000), time.now)
+    assert (await joined(leases)).node == 2_000
+    assert LATEST_NODE > NODES, "each of them has rows of its own in the ledger"
 
 
 async def test_what_is_free_is_taken_once(leases: Leases) -> None:
@@ -168,6 +180,7 @@ async def test_who_leaves_leaves_everything_free_at_once(leases: Leases) -> None
 async def test_a_late_settle_is_refused_whole_and_names_the_buckets(db: Db, leases: Leases) -> None:
     scene = await Scene(db).begin()
     one, two = await joined(leases), await joined(leases, "b:1")
+    scene.fence = await leases.act(one.id) or 0
     epochs = await everything(leases, one)
     bucket = scene.endpoint.bucket
     event = scene.make.event(scene.sub)
@@ -176,6 +189,7 @@ async def test_a_late_settle_is_refused_whole_and_names_the_buckets(db: Db, leas
     batch = SettleBatch(
         number=scene.number(),
         fences=((bucket, epochs[bucket]), ((bucket + 1) % 256, epochs[(bucket + 1) % 256])),
+        fence=scene.fence,
         finished=(scene.make.finished(delivery),),
         attempts=(scene.make.attempt(delivery),),
         endpoints=(scene.endpoint,),
@@ -234,7 +248,7 @@ async def test_a_takeover_waits_for_no_settle_and_a_settle_for_no_takeover(
         await leases.leave(one.id)
         fences = tuple((bucket, epochs[bucket]) for bucket in range(256))
         settled, _ = await asyncio.gather(
-            Flow(db).settle(SettleBatch(number=100 + round_, fences=fences)),
+            Flow(db, node=9).settle(SettleBatch(number=100 + round_, fences=fences)),
             everything(leases, two),
             return_exceptions=True,
         )
@@ -252,9 +266,7 @@ async def test_the_endpoints_of_a_bucket_come_page_by_page_with_what_they_have_t
     subs = [make.subscription(it) for it in endpoints]
     await put(db, endpoints=endpoints, subscriptions=subs)
     busy = subs[::2]
-    await Flow(db).publish(
-        [[make.event(*busy)]], catalog_version=await Admin(db).catalog_version(), number=1
-    )
+    await Flow(db).publish([[make.event(*busy)]], number=1)
     buckets = sorted({it.bucket for it in endpoints})
     after, found = dict.fromkeys(buckets, 0), []
     while after:
@@ -335,6 +347,7 @@ async def test_everything_works_without_a_session_of_ones_own(
         scene = await Scene(db).begin()
         leases = Leases(db)
         me = await joined(leases)
+        scene.fence = await leases.act(me.id) or 0
         epochs = await everything(leases, me)
         event = scene.make.event(scene.sub)
         await scene.publish([event])
@@ -343,6 +356,7 @@ async def test_everything_works_without_a_session_of_ones_own(
         batch = SettleBatch(
             number=scene.number(),
             fences=((bucket, epochs[bucket]),),
+            fence=scene.fence,
             finished=(scene.make.finished(event.deliveries[0]),),
             attempts=(scene.make.attempt(event.deliveries[0]),),
         )
@@ -352,24 +366,67 @@ async def test_everything_works_without_a_session_of_ones_own(
         await db.close()
 
 
-async def test_who_is_alive_and_sends_and_has_not_read_a_version_is_behind(
-    leases: Leases, time: Time
+async def test_a_change_waits_for_processes_that_act_until_they_are_fenced(
+    db: Db, leases: Leases, time: Time
 ) -> None:
     one, two = await joined(leases, "a:1"), await joined(leases, "b:2")
-    mute = await joined(leases, "c:3", delivers=False)  # It sends nothing.
-    assert await leases.behind(5, but=one.id) == []  # Nor do they, until they have read.
-    for it in (one, two, mute):
-        await leases.knows(it.id, 0)
-    assert await leases.behind(5, but=one.id) == ["b:2"]
+    only_api = await joined(leases, "c:3", delivers=False)  # It takes events, too.
+
+    async def versions() -> dict[str, int]:
+        return {it.name: it.version for it in await leases.acting(but=one.id)}
+
+    assert await versions() == {}, "none of them has begun to act"
+    for it in (one, two, only_api):
+        assert await leases.act(it.id)
+    assert await versions() == {"b:2": 0, "c:3": 0}
     await leases.knows(two.id, 4)
-    assert await leases.behind(4, but=one.id) == []
-    assert await leases.behind(5, but=one.id) == ["b:2"]
-    await leases.knows(two.id, 5)
     await leases.knows(two.id, 3)  # It comes late.
-    assert await leases.behind(5, but=one.id) == []
-    assert await leases.behind(5, but=two.id) == ["a:1"]
-    time.now += LEASE  # It has stopped sending by now.
-    assert await leases.behind(5, but=two.id) == []
+    assert await versions() == {"b:2": 4, "c:3": 0}
+    assert await leases.fence_ended() == []
+    time.now += LEASE
+    assert all(it.is_over for it in await leases.acting(but=one.id)), "they are waited for"
+    assert await leases.fence_ended() == [one.id, two.id, only_api.id]
+    assert await versions() == {}
+    await leases.knows(two.id, 5)
+    assert await versions() == {}, "it reads before it acts again"
+    assert await leases.act(two.id) is None, "it has no lease"
+
+
+async def test_a_process_that_is_fenced_publishes_nothing_until_it_acts_again(
+    db: Db, leases: Leases, time: Time
+) -> None:
+    scene = await Scene(db).begin()
+    one = await joined(leases, "a:1")
+    fence = await leases.act(one.id) or 0
+    flow = Flow(db, node=one.node, shared=True)
+    await flow.publish([[scene.make.event(scene.sub)]], number=1, fence=fence)
+
+    time.now += LEASE
+    await leases.fence_ended()
+    with pytest.raises(Fenced):
+        await flow.publish([[scene.make.event(scene.sub)]], number=2, fence=fence)
+
+    standing = await leases.renew(one.id, delivers=True, lease_ms=LEASE)
+    assert standing is not None
+    assert not standing.acts, "its heartbeat says so"
+    again = await leases.act(one.id) or 0
+    assert again > fence
+    with pytest.raises(Fenced):
+        await flow.publish([[scene.make.event(scene.sub)]], number=3, fence=fence)
+    await flow.publish([[scene.make.event(scene.sub)]], number=4, fence=again)
+    assert len(await pending_ids(db)) == 2
+
+
+async def test_a_process_that_joins_or_leaves_fences_what_its_node_still_writes(
+    db: Db, leases: Leases, time: Time
+) -> None:
+    scene = await Scene(db).begin()
+    one = await joined(leases, "a:1")
+    fence = await leases.act(one.id) or 0
+    flow = Flow(db, node=one.node, shared=True)
+    await leases.leave(one.id)
+    with pytest.raises(Fenced):
+        await flow.publish([[scene.make.event(scene.sub)]], number=1, fence=fence)
 
 
 async def test_a_lease_given_by_a_clock_that_ran_ahead_ends_like_any_other(

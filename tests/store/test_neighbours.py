@@ -205,6 +205,7 @@ class Town:
     ) -> None:
         admin = Admin(self.db)
         begun = await admin.begin_erasure(new, key=key, earlier=hashes)
+        begun = await admin.bound_erasure(begun.id)
         events, after_key = await admin.erasable(begun, after_key="", limit=STEP)
         while events:
             hashed = [(it, IDS.of(it.tenant, it.key)[0]) for it in events]

@@ -169,14 +169,14 @@ async def test_a_batch_written_by_a_process_that_has_ended_is_known(pg: Postgres
     scene = await Scene(pg).begin()
     new, (delivery,) = scene.make.event(scene.sub), await scene.deliver(1)
     batch = SettleBatch(number=7, finished=(scene.make.finished(delivery),))
-    await scene.flow.publish([[new]], catalog_version=0, number=8)
+    await scene.flow.publish([[new]], number=8)
     await scene.flow.settle(batch)
     another = PostgresDb.at(pg.spec, hot=1)  # as one that we start in its place
     flow = Flow(another)
 
     assert (await flow.settle(batch)).gone == frozenset()
     with pytest.raises(StoreUnavailable):  # What it answered is not known.
-        await flow.publish([[new]], catalog_version=0, number=8)
+        await flow.publish([[new]], number=8)
 
     assert (await count(pg, "pending"), await count(pg, "history")) == (1, 1)
     await another.close()

@@ -17,7 +17,14 @@ import asyncpg
 import pytest
 from msgspec.structs import replace
 
-from homing.errors import HomingError, LostLeases, StaleCatalog, StaleEndpoints, StoreUnavailable
+from homing.errors import (
+    Fenced,
+    HomingError,
+    LostLeases,
+    StaleCatalog,
+    StaleEndpoints,
+    StoreUnavailable,
+)
 from homing.model import State
 from homing.ports import Receipt, SettleBatch, SettleResult
 from homing.server.database import open_stores
@@ -138,8 +145,9 @@ async def test_it_writes_the_same_rows(office: Office, postgres: Server) -> None
 
 async def test_what_is_refused_comes_back_as_it_is(office: Office) -> None:
     scene, make = office.scene, office.scene.make
-    with pytest.raises(StaleCatalog):
-        await office.flow.publish([[make.event(scene.sub)]], catalog_version=99, number=1)
+    await office.flow.publish([], number=100)
+    with pytest.raises(Fenced):
+        await office.flow.publish([[make.event(scene.sub)]], number=101, fence=7)
     old = replace(scene.endpoint, generation=5)
     with pytest.raises(StaleEndpoints) as stale:
         await office.flow.settle(SettleBatch(number=1, endpoints=(old,)))
@@ -174,7 +182,7 @@ async def test_a_server_that_is_away_is_told_of_each_call(postgres: Server) -> N
     writer = PostgresWriterProcess(spec, node=0)
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match="InvalidCatalogNameError"):
-            await writer.call("flow", "publish", [], catalog_version=0, number=1)
+            await writer.call("flow", "publish", [], number=1)
         with pytest.raises(StoreUnavailable, match="InvalidCatalogNameError"):
             await writer.call("flow", "settle", SettleBatch(number=1))
     assert writer.process is not None
@@ -312,7 +320,7 @@ async def main():
     spec = ConnectionSpec("no address", "homing", False, Inserts(()), 1)
     writer = PostgresWriterProcess(spec, node=0)
     with contextlib.suppress(RuntimeError):
-        await writer.call("flow", "publish", [], catalog_version=0, number=1)
+        await writer.call("flow", "publish", [], number=1)
     print(writer.process.pid, flush=True)
     await asyncio.sleep(60)
 
@@ -358,7 +366,8 @@ async def test_the_list_of_processes_does_not_show_the_password(
     stores = await open_stores(Settings.of(data=str(tmp_path), database_url=dsn))
     try:
         assert isinstance(stores.flow, OffloadedFlow)
-        await stores.flow.publish([], catalog_version=0, number=1)
+        with pytest.raises(Fenced):  # The process has not begun to act.
+            await stores.flow.publish([], number=1)
         child = stores.flow._writer.process
         assert child is not None
         shown = _words(child.pid)

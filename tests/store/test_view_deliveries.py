@@ -238,8 +238,7 @@ class Traffic:
         await self._flow.settle(SettleBatch(number=self._number, finished=finished))
         self.moved += count
         new = self._scene.make.event(self._scene.subscriptions[0])
-        version = await self._scene.admin.catalog_version()
-        await self._flow.publish([[new]], catalog_version=version, number=self._number)
+        await self._flow.publish([[new]], number=self._number)
 
     async def flow(self) -> None:
         while not self.over and self._pending:

@@ -31,7 +31,7 @@ def postgres(ends: list[socket.socket], _folder: Path) -> tuple[Calls, Other]:
     it = PostgresWriterProcess(ConnectionSpec("", "", False, Inserts(()), 1), node=0)
     it._spawn = lambda: _pair(ends)  # type: ignore[method-assign]
     return (
-        lambda number: it.call("flow", "publish", [], catalog_version=0, number=number),
+        lambda number: it.call("flow", "publish", [], number=number),
         lambda: it.call("flow", "settle", SettleBatch(number=1)),
     )
 
@@ -40,7 +40,7 @@ def sqlite(ends: list[socket.socket], folder: Path) -> tuple[Calls, Other]:
     it = SqliteWriterProcess(folder / "homing.db", node=0)
     it._spawn = lambda: _pair(ends)  # type: ignore[method-assign]
     return (
-        lambda number: it.call("flow", "publish", [], catalog_version=0, number=number),
+        lambda number: it.call("flow", "publish", [], number=number),
         lambda: it.call("flow", "last_id"),
     )
 

@@ -42,7 +42,8 @@ async def mark(house: House, step: str | None) -> None:
         )
 
     await house.world.db.run(write)
-    await house.publish(tenant="other")  # Its commit notices the new version.
+    await house.world.engine._core.catalog.refresh()  # As a poll notices the new version.
+    await house.publish(tenant="other")
 
 
 async def key_of(house: House, role: str) -> Client:
@@ -104,9 +105,9 @@ def test_nothing_is_accepted_changed_or_sent_while_a_tenant_leaves() -> None:
         (waiting,) = await house.deliveries(f"?tenant={ACME}")
         assert waiting["status"] == "pending", "its window did not end meanwhile"
 
+        house.world.sender.scripts["https://acme.example/hook"] = always(204)
         await mark(house, None)
 
-        house.world.sender.scripts["https://acme.example/hook"] = always(204)
         await house.publish(tenant=ACME)
         await house.settled()
         assert {it["status"] for it in await house.deliveries(f"?tenant={ACME}")} == {"delivered"}

@@ -52,6 +52,8 @@ class App:
     ) -> None:
         self.now, self.policies = options.now, options.policies
         quotas = Quotas(views, options.now, default=options.quota, tenants=options.tenant_quotas)
+        if engine.fleet is not None:
+            engine.fleet.share_quotas(quotas.take_spent, quotas.spent_elsewhere)
         self.audit = Audit(audit, options.now)
         self.authenticator = Authenticator(
             options.admin_key, api_keys, options.now, options.metrics_networks

@@ -1,22 +1,32 @@
 """Quotas of tenants: 429 with ``Retry-After`` when one is used up.
 
-The rates of publishing and of changes are counted per process: in a fleet of n processes a tenant
-may publish n times as much. The number of pending deliveries is calculated from the ledger, which
-every commit keeps exact. It is read at most once a second per tenant, and deliveries that were
-published here since then are added. So a tenant can exceed this quota by what it publishes through
-other processes within that second, and by the deliveries of one batch. Without any limit, a publish
-costs one check of a flag.
+The rates of publishing and of changes are of the installation: once a second each process of a
+fleet tells the others what it has granted, so a tenant can exceed them by what it gets in that
+second. The number of pending deliveries is calculated from the ledger, which every commit keeps
+exact. It is read at most once a second per tenant, and deliveries that were published here since
+then are added. So a tenant can exceed this quota by what it publishes through other processes
+within that second, and by the deliveries of one batch. Without any limit, a publish costs one check
+of a flag.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from homing.errors import TooMany
 from homing.languages.sentences import many
-from homing.policy.quota import Quota, too_many_subscriptions, use_change, use_rate
+from homing.policy.quota import (
+    BURST_MS,
+    MINUTE_MS,
+    Quota,
+    Spent,
+    too_many_subscriptions,
+    use_change,
+    use_elsewhere,
+    use_rate,
+)
 from homing.ports import Receipt, ViewStore
 
 if TYPE_CHECKING:
@@ -44,8 +54,10 @@ class Quotas:
         self._default, self._tenants = default, dict(tenants)
         everyone = (default, *self._tenants.values())
         self.limits_publishing = any(it.publish_per_second or it.pending_max for it in everyone)
+        # By tenant: until when its rate of publishing, or of changes, is used up.
         self._rates: OrderedDict[str, int] = OrderedDict()
         self._changes: OrderedDict[str, int] = OrderedDict()
+        self._spent: Counter[tuple[Literal["publish", "change"], str]] = Counter()
         self._pending: OrderedDict[str, tuple[int, int]] = OrderedDict()  # read at, count
 
     def of(self, tenant: str) -> Quota:
@@ -74,6 +86,8 @@ class Quotas:
                 raise TooMany(detail, after_ms=use.wait_ms)
             used[tenant] = use.until
         for tenant, until in used.items():
+            since = max(self._rates.get(tenant, 0), now - BURST_MS)
+            self._spend("publish", tenant, until - since)
             _remember(self._rates, tenant, until)
 
     def published(self, drafts: Sequence[EventDraft], receipts: Sequence[Receipt]) -> None:
@@ -107,7 +121,8 @@ class Quotas:
         limit = self.of(tenant).changes_per_minute
         if not limit:
             return
-        use = use_change(self._changes.get(tenant, 0), limit, now=self._now())
+        now = self._now()
+        use = use_change(self._changes.get(tenant, 0), limit, now=now)
         if use.wait_ms:
             detail = many(
                 "The tenant {tenant} may make {count} change per minute.",
@@ -116,7 +131,31 @@ class Quotas:
                 tenant=tenant,
             )
             raise TooMany(detail, after_ms=use.wait_ms)
+        since = max(self._changes.get(tenant, 0), now - MINUTE_MS)
+        self._spend("change", tenant, use.until - since)
         _remember(self._changes, tenant, use.until)
+
+    # --- the other processes of a fleet ------------------------------------------------------
+
+    def _spend(self, rate: Literal["publish", "change"], tenant: str, ms: int) -> None:
+        if len(self._spent) < TENANTS_MAX:
+            self._spent[rate, tenant] += ms
+
+    def take_spent(self) -> list[Spent]:
+        """What was granted here since the last call, the most first."""
+        spent, self._spent = self._spent, Counter()
+        return [Spent(rate, tenant, ms) for (rate, tenant), ms in spent.most_common()]
+
+    def spent_elsewhere(self, spent: Iterable[Spent]) -> None:
+        """Count what other processes have granted."""
+        now = self._now()
+        for it in spent:
+            kept, burst_ms = self._changes, MINUTE_MS
+            if it.rate == "publish":
+                kept, burst_ms = self._rates, BURST_MS
+            known = kept.get(it.tenant, 0)
+            until = use_elsewhere(known, it.ms, now=now, burst_ms=burst_ms)
+            _remember(kept, it.tenant, max(until, known))
 
     async def check_subscriptions(self, tenant: str) -> None:
         """Raises TooMany if a tenant has used up its quota of subscriptions.

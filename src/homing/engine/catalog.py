@@ -1,9 +1,9 @@
 """All subscriptions in memory: publishing matches events against them, attempts use their settings.
 
-The store raises a version with every change. A publish names the version that it was matched with,
-and its transaction refuses any other: a subscription that was just created is never missed. No
-version is used in two histories of a database (``store/catalog_versions``): after a failover that
-lost changes, the version of a lost one is refused, too, and everything is read again.
+The store raises a version with every change. A change is answered when every process acts on its
+version (``engine/grace_period``): a subscription that was just created is never missed. No version
+is used in two histories of a database (``store/catalog_versions``): after a failover that lost
+changes, everything is read again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 import structlog
 from msgspec.structs import replace
 
-from homing.model import Order, SigningKeys, Subscription
+from homing.model import NOT_BOUND, Order, SigningKeys, Subscription
 from homing.policy.admission import EventDraft
 from homing.policy.hash_keys import HashKey
 from homing.policy.match import Index
@@ -34,6 +34,9 @@ from homing.ports.erasures import TenantChanges
 from homing.ports.tenant_moves import TenantMove
 
 log = structlog.get_logger("homing.catalog")
+
+PAGE = 200  # subscriptions that are read, and whose secrets are opened, in one turn of the loop
+TURN = 100  # subscriptions that are added or replaced in one turn
 
 
 class Catalog:
@@ -78,6 +81,7 @@ class Catalog:
         # Called with all keys of keyed hashes: a tenant that moves in brings its own.
         self.on_hash_keys: Callable[[Sequence[HashKey]], None] = lambda _keys: None
         self._reading = asyncio.Lock()
+        self._asked = self._answered = 0  # calls of ``refresh``
 
     def twin(self, subscription_id: int) -> Subscription | None:
         """The subscription that sends the old version of this one, if there is one."""
@@ -159,28 +163,32 @@ class Catalog:
         return self._erased.get(tenant, 0)
 
     async def refresh(self) -> None:
-        """Read the changes since ``version``; one call at a time, so that no old state is kept."""
-        async with self._reading:
-            await self._refresh()
+        """Read the changes since ``version``; calls that wait together share one read."""
+        self._asked += 1
+        mine = self._asked
+        async with self._reading:  # One read at a time, so that no old state is kept.
+            if self._answered < mine:
+                asked = self._asked
+                await self._refresh()
+                self._answered = asked
 
     async def _refresh(self) -> None:
         # The version is read first, and kept although subscriptions may have later ones: a change
         # or an erasure in between is then read twice instead of missed.
         version = await self._admin.catalog_version()
-        if not self._follows(version):
+        if not self._follows(version) and not await self._has_lost_nothing():
             await self._reload(version)
             return
         erased = None
         if version != self.version:  # The first erasure raises it from 0.
             erased = await self._tenant_changes(self.version)
-        changed = await self._admin.subscriptions_since(self.version)
-        if not all(self._follows(it.version) for it in changed):  # A failover in between.
+        changed = await self._subscriptions_since(self.version)
+        if any(it.version >= version + CATALOG_GAP for it in changed):  # A failover in between.
             await self._refresh()
             return
         moved = [] if erased is None else self._note_moves(erased.moves)
         await self._know_policies(changed)
-        for subscription in changed:
-            self._put(subscription)
+        await self._put_all(changed)
         if erased is not None:
             self._forget_erased(erased)
         # After the subscriptions: each has the keys that it needs, and no change up to its version
@@ -201,6 +209,36 @@ class Catalog:
         self.knows_erased_ids = found.ids
         return found
 
+    async def _has_lost_nothing(self) -> bool:
+        """Whether the large step of the version is the first one since the version that is known.
+
+        The server was started again: up to the version that it found, nothing is lost.
+        """
+        base = (await self._admin.catalog_notes(self.version)).base
+        return base is not None and self._follows(base)
+
+    async def _subscriptions_since(self, version: int) -> list[Subscription]:
+        """Those that changed after this version, read in pages: publishes go on meanwhile."""
+        found: list[Subscription] = []
+        after_id = NOT_BOUND
+        while True:
+            page = await self._admin.subscriptions_since(version, after_id=after_id, limit=PAGE)
+            found += page
+            if len(page) < PAGE:
+                return found
+            version, after_id = page[-1].version, page[-1].id
+
+    async def _put_all(self, subscriptions: Sequence[Subscription]) -> None:
+        """Put them in several turns of the loop.
+
+        A publish in between may be matched with some of them: nobody was told yet that this
+        process acts on their changes.
+        """
+        for number, subscription in enumerate(subscriptions, 1):
+            self._put(subscription)
+            if not number % TURN:
+                await asyncio.sleep(0)
+
     def _follows(self, version: int) -> bool:
         """Whether only changes lie between the version that is known and this one."""
         return self.version <= version < self.version + CATALOG_GAP
@@ -209,19 +247,18 @@ class Catalog:
         """Read everything again: the store may have lost changes that are known here.
 
         Nothing is forgotten before all of it is read: an unknown subscription counts as deleted.
-        The version is the store's own, which a publish compares, not the highest of a subscription.
+        The version is the store's own, not the highest of a subscription.
         """
         erased = await self._tenant_changes(0)
-        subscriptions = await self._admin.subscriptions_since(0)
+        subscriptions = await self._subscriptions_since(0)
         keys = await self._admin.signing_keys_since(0)
         notes = await self._admin.catalog_notes(0)
         await self._know_policies(subscriptions)
         there = {it.id for it in subscriptions}
-        for known in [it for it in self._by_id.values() if it.id not in there]:
-            self._put(replace(known, deleted_at=known.updated_at))
+        gone = [it for it in self._by_id.values() if it.id not in there]
+        await self._put_all([replace(it, deleted_at=it.updated_at) for it in gone])
         moved = self._note_moves(erased.moves)
-        for subscription in subscriptions:
-            self._put(subscription)
+        await self._put_all(subscriptions)
         self._forget_erased(erased)
         self._signing_keys.clear()
         self._signers.clear()

@@ -19,7 +19,7 @@ from homing.engine.core import Core
 from homing.engine.fan_out import rfc3339
 from homing.errors import EventConflict, HomingError
 from homing.languages.sentences import say
-from homing.model import COUNTER_BITS, NODE_BITS, Subscription, id_floor, show_id
+from homing.model import ID_BITS, Subscription, id_floor, id_time, show_id
 from homing.policy.admission import EventDraft
 from homing.policy.certificates import CertificateFacts, Warned, WatchedCertificate, facts_of
 from homing.policy.notice_text import sentence
@@ -136,13 +136,13 @@ def expiring_notice(it: WatchedCertificate, warned: Warned, *, now: int) -> Noti
     }
     of = f"{it.facts.fingerprint} {it.tenant} {it.subscription_id} {it.file} {warned.days}"
     digest = int.from_bytes(hashlib.sha256(of.encode()).digest()[:8])
-    number = id_floor(warned.since) + digest % (1 << (NODE_BITS + COUNTER_BITS))
+    number = id_floor(warned.since) + digest % (1 << ID_BITS)
     return Notice(number, NoticeKind.CERTIFICATE, now, it.tenant, it.endpoint_id, it.url, facts)
 
 
 def expiring_event(it: WatchedCertificate, notice: Notice) -> EventDraft:
     """The event of the tenant that says the same as a notice."""
-    facts, since = notice.facts, notice.id >> (NODE_BITS + COUNTER_BITS)
+    facts, since = notice.facts, id_time(notice.id)
     data = {
         "subscription": show_id("sub", it.subscription_id) if it.subscription_id else None,
         "url": it.url or None,

@@ -7,6 +7,7 @@ from msgspec import Struct
 from homing.engine.catalog import Catalog
 from homing.engine.fan_out import FanOut
 from homing.engine.fleet.ownership import BucketOwnership
+from homing.engine.grace_period import GracePeriod
 from homing.engine.notices import Notices, PeopleNotices
 from homing.engine.options import EngineOptions
 from homing.engine.tracing import Tracing
@@ -29,4 +30,5 @@ class Core(Struct, frozen=True):
     notices: Notices
     people: PeopleNotices
     ownership: BucketOwnership
+    grace: GracePeriod
     tracing: Tracing | None = None

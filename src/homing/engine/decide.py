@@ -140,7 +140,9 @@ class Decision:
         if misrouted:
             self._route(misrouted.values())
 
-    def batch(self, number: int, fences: tuple[tuple[int, int], ...] = ()) -> SettleBatch:
+    def batch(
+        self, number: int, fences: tuple[tuple[int, int], ...] = (), *, fence: int = 0
+    ) -> SettleBatch:
         for endpoint_id in tuple(self._successes):
             self._count_successes(endpoint_id)
         return SettleBatch(
@@ -157,6 +159,7 @@ class Decision:
             recovered=tuple(self._recovered.items()),
             guarded=tuple(sorted(self.guarded)),
             latest=tuple(self.latest),
+            fence=fence,
         )
 
     # --- one attempt -------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from homing.engine.event_types import EventTypes
 from homing.engine.fan_out import FanOut
 from homing.engine.fleet.membership import Fleet, FleetParts, FleetPulse
 from homing.engine.fleet.ownership import BucketOwnership
+from homing.engine.grace_period import GracePeriod
 from homing.engine.latency import Latencies
 from homing.engine.maintenance import Maintenance
 from homing.engine.notice_sender import NoticeOptions, NoticeSender
@@ -210,6 +211,7 @@ class Engine:
         await _keep_policies(admin, options.schedules)
         if options.hash_keys is not None:
             catalog.on_hash_keys = options.hash_keys.replace
+        ownership = BucketOwnership(fenced=fleet is not None)
         fan_out = FanOut(catalog=catalog, ids=ids, options=options)
         engine = cls(
             Core(
@@ -224,7 +226,8 @@ class Engine:
                 fan_out=fan_out,
                 notices=Notices(fan_out, clock.wall),
                 people=PeopleNotices(catalog, ids),
-                ownership=BucketOwnership(fenced=fleet is not None),
+                ownership=ownership,
+                grace=GracePeriod(catalog, ownership),
                 tracing=None
                 if exporter is None
                 else Tracing(exporter, clock, share=options.trace_share),

@@ -20,7 +20,7 @@ from homing.engine.core import Core
 from homing.engine.load import AGAIN_MS
 from homing.errors import HomingError, NotFound
 from homing.languages.sentences import say
-from homing.model import show_id
+from homing.model import NOT_BOUND, show_id
 from homing.policy.erasure import ErasedIds
 from homing.ports.erasures import Erasable, Erasure, ErasureKind
 
@@ -39,6 +39,7 @@ class Eraser:
         self._admin, self._catalog, self._clock = core.admin, core.catalog, core.clock
         self._ids, self._options, self._ownership = core.ids, core.options, core.ownership
         self._hashes: ErasedIds = core.options.erased_ids
+        self._grace = core.grace
         self._task: asyncio.Task[None] | None = None
         self._asked = asyncio.Event()  # ``take_up`` was called since the jobs were last read
 
@@ -85,17 +86,27 @@ class Eraser:
             erasure = await self._admin.begin_erasure(new, key=key, earlier=earlier or [])
             if erasure.finished_at is not None:
                 return erasure
-            version = erasure.version
-            if not version:
+            await self._catalog.refresh()
+            await self._grace.changed(self._catalog.version)
+            erasure = await self._bound(erasure)
+            if not erasure.version:
                 more = await self._erase_some(erasure)
                 version = await self._admin.hide_erased(erasure.id, more=more)
-            await self._catalog.refresh()
-            self._ownership.notify_peers("catalog")
-            await self._ownership.wait_for_peers(version)
+                await self._catalog.refresh()
+                await self._grace.changed(version)
         finally:  # A failed call may have been committed: then the job finishes the erasure.
             self._ownership.notify_peers("erasures")
             self.take_up()
         return await self.get(erasure.id)
+
+    async def _bound(self, erasure: Erasure) -> Erasure:
+        """The erasure with the last position that it is about: what is accepted later stays.
+
+        Every process acts on it: an event that repeats an erased id is recognised.
+        """
+        if erasure.upto_position != NOT_BOUND:
+            return erasure
+        return await self._admin.bound_erasure(erasure.id)
 
     async def _erase_some(self, erasure: Erasure) -> bool:
         """Erase up to ``EVENTS_MAX`` events; returns whether others match."""
@@ -162,6 +173,9 @@ class Eraser:
         running = await self._admin.running_erasures(limit=RUNNING_MAX)
         if not running:
             return False
+        await self._catalog.refresh()
+        await self._grace.everywhere(self._catalog.version)
+        running = [await self._bound(it) for it in running]
         removed = list(running)
         for erasure in running:
             if erasure.kind is ErasureKind.TENANT:

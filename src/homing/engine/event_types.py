@@ -26,7 +26,7 @@ class EventTypes:
         made = await self._admin.create_event_type(
             replace(draft, created_at=now, updated_at=now, version=0)
         )
-        await self._tell(made.version)
+        await self._core.grace.changed(made.version)
         return made
 
     async def change(
@@ -40,13 +40,13 @@ class EventTypes:
                 stored = await self._admin.change_event_type(new)
             except StaleCatalog:
                 continue
-            await self._tell(stored.version)
+            await self._core.grace.changed(stored.version)
             return stored
         raise Unavailable(say("Other changes of this event type came first each time; try again."))
 
     async def delete(self, tenant: str, name: str) -> None:
         """Raises NotFound."""
-        await self._tell(await self._admin.delete_event_type(tenant, name))
+        await self._core.grace.changed(await self._admin.delete_event_type(tenant, name))
 
     async def get(self, tenant: str, name: str) -> EventType:
         found = await self._admin.event_type(tenant, name)
@@ -63,9 +63,3 @@ class EventTypes:
     async def whole(self, tenant: str) -> list[EventType]:
         """All types of a tenant, by name."""
         return await self._admin.event_types_whole(tenant)
-
-    async def _tell(self, version: int) -> None:
-        await self._core.catalog.refresh()
-        ownership = self._core.ownership
-        ownership.notify_peers("catalog")
-        await ownership.wait_for_peers(version)

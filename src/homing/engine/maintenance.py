@@ -7,7 +7,7 @@ clock or an outage of the sender: downtime of the sender drops nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 import structlog
@@ -23,6 +23,7 @@ from homing.engine.shared import Shared
 from homing.errors import HomingError, StaleCatalog, Unavailable
 from homing.model import Lane, Reason, Status, Subscription, bucket_of, id_floor, id_time
 from homing.policy.pause import is_over_age
+from homing.policy.receiver import is_unbound
 from homing.policy.share import Share
 from homing.ports import CleanupJob
 from homing.ports.flow import ErasedPlace, Retention
@@ -74,6 +75,7 @@ class Maintenance:
         paused: Callable[[int], int],
     ) -> None:
         self._flow, self._admin, self._clock = core.flow, core.admin, core.clock
+        self._grace = core.grace
         self._catalog, self._options = core.catalog, core.options
         self._dispatcher, self._settler, self._ownership = dispatcher, settler, core.ownership
         self._paused = paused  # the end of the last outage of the sender
@@ -354,9 +356,7 @@ class Maintenance:
             try:
                 # A change whose reply was lost may have been written: the catalog is read first.
                 await self._catalog.refresh()
-                # The jobs of other buckets are run by their owners.
-                mine = self._ownership.mine
-                cleanup_jobs = [it for it in await self._admin.cleanup_jobs() if mine[it.bucket]]
+                cleanup_jobs = await self._begun_cleanup_jobs()
                 for cleanup_job in cleanup_jobs:
                     await self._step(cleanup_job)
                 released = 0
@@ -371,6 +371,31 @@ class Maintenance:
             except HomingError as error:
                 log.warning("a cleanup job waits for the store", error=str(error))
                 await asyncio.sleep(AGAIN_MS / 1000)
+
+    async def _begun_cleanup_jobs(self) -> list[CleanupJob]:
+        """The jobs of this process's buckets whose changes all processes act on."""
+
+        async def found() -> list[CleanupJob]:
+            mine = self._ownership.mine  # The jobs of other buckets are run by their owners.
+            return [it for it in await self._admin.cleanup_jobs() if mine[it.bucket]]
+
+        asked = await found()
+        if not asked:
+            return []
+        await self._catalog.refresh()
+        # No publish that was matched before these changes is under way.
+        await self._grace.everywhere(self._catalog.version)
+        await self._bound_gone(asked)
+        ids = {it.id for it in asked}
+        return [it for it in await found() if it.id in ids]  # Changes may have altered them.
+
+    async def _bound_gone(self, cleanup_jobs: Sequence[CleanupJob]) -> None:
+        """Read up to which id deliveries are cancelled after a 410: to the last one by now."""
+        for number in {it.subscription_id for it in cleanup_jobs}:
+            subscription = self._catalog.get(number)
+            if subscription is not None and is_unbound(subscription):
+                await self._admin.bound_gone(number)
+                await self._catalog.refresh()
 
     async def _release_keys(self) -> int:
         """Unblock keys whose delivery was cancelled or erased; returns how many.

@@ -66,7 +66,7 @@ class NoticeTargets:
                 target, address=address_hash(target.address), secret=address_hash(secret), now=now
             )
             await self._core.catalog.refresh()
-        await self._notify_peers(version)
+        await self._core.grace.changed(version)
         self._sender.wake()
         return target
 
@@ -117,7 +117,7 @@ class NoticeTargets:
             if version is None:
                 raise NotFound
             await self._core.catalog.refresh()
-        await self._notify_peers(version)
+        await self._core.grace.changed(version)
 
     async def confirm(self, token: str) -> NoticeTarget:
         """The target gets the notices from now on; raises NotFound for an unknown token."""
@@ -167,11 +167,6 @@ class NoticeTargets:
         return await self._store.notices(
             owner=owner, target_id=target_id, before_id=before_id, limit=limit
         )
-
-    async def _notify_peers(self, version: int) -> None:
-        ownership = self._core.ownership
-        ownership.notify_peers("catalog")
-        await ownership.wait_for_peers(version)
 
 
 def _signing_secret() -> str:

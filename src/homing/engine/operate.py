@@ -103,6 +103,7 @@ class Operator:
     ) -> None:
         self._flow, self._admin, self._sender = core.flow, core.admin, core.sender
         self._clock, self._catalog, self._ids = core.clock, core.catalog, core.ids
+        self._grace = core.grace
         self._notices, self._people, self._options = core.notices, core.people, core.options
         self.on_people_notices: Callable[[], None] = lambda: None  # records were written
         self._dispatcher = dispatcher
@@ -155,7 +156,7 @@ class Operator:
             else:
                 made = await self._store_if(condition, store, tenant=new.tenant)
             await self._catalog.refresh()
-        self._ownership.notify_peers("catalog")
+        await self._grace.changed(made.version)
         return await self._try_to_verify(made) if made.is_unverified else made
 
     async def _store_if(
@@ -304,14 +305,14 @@ class Operator:
             await self._set_signing_keys(first)
         except StaleCatalog:  # Another process has just made it.
             await self._catalog.refresh()
-            await self._notify_peers(self._catalog.signing_keys(tenant))
+            await self._grace.everywhere(self._catalog.signing_keys(tenant).version)
 
     async def _set_signing_keys(self, keys: SigningKeys) -> SigningKeys:
         """Store the keys, and wait until every process signs with them and publishes them."""
         with self._recheck_on_failure():
             new = await self._admin.set_signing_keys(keys)
             await self._catalog.refresh()
-        await self._notify_peers(new)
+        await self._grace.changed(new.version)
         return new
 
     async def change_version(self, subscription_id: int, version: str) -> Subscription:
@@ -346,7 +347,7 @@ class Operator:
                 new = await self._replace_once(wanted, twin=self._twin(old, wanted))
             except StaleCatalog:
                 continue
-            await self._notify_peers(new)
+            await self._grace.changed(new.version)
             moved = new.endpoint_id != old.endpoint_id
             waits = waiting_rules(new) != waiting_rules(old)
             if moved or is_gone(old) or waits:
@@ -408,7 +409,7 @@ class Operator:
             self._dispatcher.remove_subscription(gone.id, gone.endpoint_id)
             if twin is not None:
                 self._dispatcher.remove_subscription(twin.id, twin.endpoint_id)
-            await self._notify_peers(gone)
+            await self._grace.changed(gone.version)
             await self._cleanup_jobs()
             return
         raise Unavailable(_TOO_MANY_CHANGES)
@@ -422,10 +423,11 @@ class Operator:
         now = self._clock.now()
         if twin.active:
             ended = msgspec.structs.replace(twin, active=False)
-            await self._notify_peers(await self._replace_once(ended, twin=None))
+            changed = await self._replace_once(ended, twin=None)
+            await self._grace.changed(changed.version)
         elif now - twin.updated_at >= TWIN_REST_MS and not await self._has_pending(twin):
             gone = await self._delete_once(twin.id, twin, None)
-            await self._notify_peers(gone)
+            await self._grace.changed(gone.version)
             await self._cleanup_jobs()
 
     async def _has_pending(self, subscription: Subscription) -> bool:
@@ -470,11 +472,6 @@ class Operator:
                     )
                 await self._catalog.refresh()
         return gone
-
-    async def _notify_peers(self, changed: Subscription | SigningKeys) -> None:
-        """Notify the other processes of a change, and wait until they act on it."""
-        self._ownership.notify_peers("catalog")
-        await self._ownership.wait_for_peers(changed.version)
 
     @contextmanager
     def _recheck_on_failure(self) -> Iterator[None]:
@@ -551,13 +548,14 @@ class Operator:
             notices = (self._notices.changed(endpoint, verdict.change, by=by, now=now),)
             for_people = self._people.changed(endpoint, transition)
         try:
-            written = await self._admin.set_endpoint(
-                endpoint,
-                seen=seen,
-                transition=transition,
-                notices=notices,
-                for_people=for_people,
-            )
+            with self._grace.group(version, self._grace.fence):
+                written = await self._admin.set_endpoint(
+                    endpoint,
+                    seen=seen,
+                    transition=transition,
+                    notices=notices,
+                    for_people=for_people,
+                )
         except Unavailable:  # The change may have been written without a reply.
             self._dispatcher.reload_endpoint(endpoint.id)
             for delivery in (delivery for new in notices for delivery in new.deliveries):

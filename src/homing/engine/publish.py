@@ -26,10 +26,10 @@ from homing.engine.publish_queue import PublishQueue
 from homing.errors import (
     DatabaseBehind,
     EventConflict,
+    Fenced,
     FieldProblem,
     HomingError,
     ShuttingDown,
-    StaleCatalog,
     StoreUnavailable,
     TooLarge,
     Unavailable,
@@ -71,7 +71,7 @@ class Publisher:
     def __init__(self, core: Core) -> None:
         self._flow, self._clock, self._catalog = core.flow, core.clock, core.catalog
         self._ids, self._fan_out, self._options = core.ids, core.fan_out, core.options
-        self._tracing = core.tracing
+        self._tracing, self._grace = core.tracing, core.grace
         self._waiting = PublishQueue[_Waiting](core.options.publish_events_max)
         self._commits: dict[asyncio.Task[None], int] = {}  # running, oldest first: since when
         self._gathering: asyncio.Task[None] | None = None  # the commit that takes waiting publishes
@@ -306,13 +306,14 @@ class Publisher:
             self._gathered()
             if not group:
                 return [], [], Published([]), 0
-            version = self._catalog.version
+            version, fence = self._catalog.version, self._grace.fence
             try:
-                published = await self._flow.publish(
-                    staged, catalog_version=version, number=self._ids.take(now)
-                )
-            except StaleCatalog:
-                await self._catalog.refresh()
+                with self._grace.group(version, fence):
+                    published = await self._flow.publish(
+                        staged, number=self._ids.take(now), fence=fence
+                    )
+            except Fenced:
+                await self._grace.act_again(fence)
                 continue
             except DatabaseBehind as error:
                 self.on_behind(error)
@@ -369,9 +370,17 @@ class Publisher:
                 _fail(waiting, TooLarge(detail))
                 continue
             staged.append(events)
+        sliced = await self._waited_for_ids() or sliced
         if sliced:
             self._put_back(group, staged, versions)
         return now, staged
+
+    async def _waited_for_ids(self) -> bool:
+        """Let no id be stored before its time; returns whether that took a while."""
+        ahead_ms = self._ids.ahead_ms(self._clock.now())
+        if ahead_ms:
+            await asyncio.sleep(ahead_ms / 1000)
+        return ahead_ms > 0
 
     def _refuse_moved(self, group: list[_Waiting], staged: list[list[NewEvent]]) -> None:
         """Refuse publishes of tenants that have begun to move to another installation."""

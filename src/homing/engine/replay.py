@@ -24,7 +24,7 @@ from homing.engine.core import Core
 from homing.engine.dispatch import Dispatcher
 from homing.engine.load import AGAIN_MS
 from homing.errors import HomingError, NotFound, StillPending, SubscriptionGone, Unavailable
-from homing.model import Delivery, Event, Finished, Order, Status, Subscription
+from homing.model import NOT_BOUND, Delivery, Event, Finished, Order, Status, Subscription
 from homing.policy.backfill import PastStart, gets_events, is_about, is_of_type, may_be_notice
 from homing.policy.bulk import Counted
 from homing.policy.filters_reading import SLICE_STEPS
@@ -111,6 +111,7 @@ class Replayer:
         self._known: dict[int, _Known] = {}  # by backfill
         # One for each tenant with a quota whose step is being taken.
         self._stepping: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._grace = core.grace
         self._searching: asyncio.Task[None] | None = None
         self._search_again = False  # a job may have been stored since the last read
         self.accepted = 0
@@ -432,6 +433,10 @@ class Replayer:
         if subscription is None or not gets_events(subscription):
             ended = msgspec.structs.replace(job, state="cancelled")
             return await self._write(job, ended, (), {})
+        if job.upto_position == NOT_BOUND:
+            await self._catalog.refresh()
+            await self._grace.everywhere(self._catalog.version)
+            return await self._admin.bound_backfill(job.id)
         found, scanned, upto, all_seen = await self._admin.past_events(job, limit=limit)
         known = self._known.setdefault(job.id, _Known())
         wanted = await self._wanted(subscription, found, known, LOOK_MAX)

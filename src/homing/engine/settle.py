@@ -33,6 +33,7 @@ from homing.engine.recent import Recent
 from homing.engine.settle_queue import SettleQueue
 from homing.errors import (
     DatabaseBehind,
+    Fenced,
     HomingError,
     LostLeases,
     NotFound,
@@ -177,6 +178,14 @@ class Settler:
     async def _settle(self, items: list[Item]) -> None:
         """Write a batch, however many tries it takes; outcomes of lost buckets are dropped."""
         number = self._core.ids.take(self._clock.now())
+        with contextlib.ExitStack() as matched:
+            await self._settle_as(number, items, matched)
+
+    async def _settle_as(
+        self, number: int, items: list[Item], matched: contextlib.ExitStack
+    ) -> None:
+        """The same; ``matched`` is a group of publishes while its notices are being written."""
+        grace = self._core.grace
         batch: SettleBatch | None = None
         fences: Sequence[tuple[int, int]] = ()
         failures = 0
@@ -197,13 +206,16 @@ class Settler:
                     if decision.gone:  # After that the batch is decided again.
                         await self._set_gone(decision.gone)
                         continue
-                    batch = decision.batch(number, fences)
+                    batch = decision.batch(number, fences, fence=grace.fence)
+                    if batch.notices:
+                        matched.enter_context(grace.group(decision.version, grace.fence))
                 # A retry has the same number, so that the batch is written only once.
                 self.since = self._clock.now()
                 result = await self._flow.settle(batch)
-            except (StaleEndpoints, LostLeases, DatabaseBehind) as error:
-                self._outdated(error, fences)
+            except (StaleEndpoints, LostLeases, DatabaseBehind, Fenced) as error:
+                matched.close()
                 batch = None
+                await self._outdated(error, fences)
             except Exception as error:  # noqa: BLE001 - bugs, too: keep the batch and log
                 self.since = None
                 self._failed(error, first=failures == 0)
@@ -214,6 +226,14 @@ class Settler:
                 self._worked()
                 self._apply(items, decision, batch, result)
                 return
+
+    async def _act_again(self, fence: int) -> None:
+        """Read the catalog before outcomes are written: nobody waited for this process to do so."""
+        try:
+            await self._core.grace.act_again(fence)
+        except HomingError as error:
+            log.debug("this process cannot act again yet", error=str(error))
+            await self._pause(AGAIN_MS[0])
 
     async def _set_gone(self, gone: Mapping[int, CompletedAttempt]) -> None:
         """Set subscriptions inactive whose receivers responded with 410."""
@@ -234,7 +254,10 @@ class Settler:
         notice = core.notices.gone(endpoint, subscription.id, now=now)
         for_people = core.people.gone(endpoint, subscription.id, now=now)
         try:
-            with acting(THE_RECEIVER, "subscriptions.gone"):
+            with (
+                acting(THE_RECEIVER, "subscriptions.gone"),
+                core.grace.group(version, core.grace.fence),
+            ):
                 await core.admin.subscription_gone(
                     subscription,
                     cleanup_job_id=core.ids.take(now),
@@ -266,9 +289,9 @@ class Settler:
             tenant=subscription.tenant,
         )
 
-    def _outdated(
+    async def _outdated(
         self,
-        error: StaleEndpoints | LostLeases | DatabaseBehind,
+        error: StaleEndpoints | LostLeases | DatabaseBehind | Fenced,
         fences: Sequence[tuple[int, int]],
     ) -> None:
         """Note that the data on which a batch was decided has changed: it is decided again."""
@@ -279,6 +302,8 @@ class Settler:
                 self.on_lost(self._lost(error.buckets, fences))
             case DatabaseBehind():
                 self.on_behind(error)
+            case Fenced():
+                await self._act_again(self._core.grace.fence)
         self._worked()  # The store works, even if nothing is left to settle.
 
     def _lost(self, buckets: frozenset[int], fences: Sequence[tuple[int, int]]) -> frozenset[int]:

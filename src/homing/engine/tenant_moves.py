@@ -39,7 +39,7 @@ class TenantMoves:
     ) -> None:
         self._admin, self._catalog = core.admin, core.catalog
         self._dispatcher, self._settler, self._maintenance = dispatcher, settler, maintenance
-        self._process = process
+        self._process, self._grace = process, core.grace
         self._tasks: set[asyncio.Task[None]] = set()
         core.catalog.on_move = self._changed
 
@@ -57,6 +57,7 @@ class TenantMoves:
 
     async def _become_ready(self, move: TenantMove, process: int) -> None:
         while self._catalog.moves.get(move.tenant) == move:
+            await self._grace.here(self._catalog.version)  # Events that were accepted before.
             if self._dispatcher.is_tenant_busy(move.tenant):
                 await asyncio.sleep(CHECK_EVERY_MS / 1000)
                 continue

@@ -7,6 +7,8 @@ caught up.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec import Struct
 
 from homing.errors import TooMany
@@ -14,7 +16,16 @@ from homing.languages.sentences import many
 
 BURST_MS = 2_000  # unused rate of publishing that a tenant may save up
 SUBSCRIPTIONS_AGAIN_MS = 60_000
+ELSEWHERE_MAX_MS = 120_000  # that a tenant waits for what others granted it
 MINUTE_MS = 60_000  # of a rate per minute, all of which may be used at once
+
+
+class Spent(Struct, frozen=True, array_like=True):
+    """What a process has used of a tenant's rate since it told the others."""
+
+    rate: Literal["publish", "change"]
+    tenant: str
+    ms: int  # for so long it is used up
 
 
 class Quota(Struct, frozen=True):
@@ -50,6 +61,11 @@ def too_many_subscriptions(tenant: str, limit: int) -> TooMany:
         tenant=tenant,
     )
     return TooMany(detail, after_ms=SUBSCRIPTIONS_AGAIN_MS)
+
+
+def use_elsewhere(until: int, ms: int, *, now: int, burst_ms: int) -> int:
+    """Until when a rate is used up after others have used it for so long."""
+    return min(max(until, now - burst_ms) + ms, now + ELSEWHERE_MAX_MS)
 
 
 def use_rate(until: int, count: int, per_second: int, *, now: int) -> Use:

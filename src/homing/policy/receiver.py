@@ -12,7 +12,7 @@ from enum import Enum, auto
 
 from msgspec.structs import replace
 
-from homing.model import Delivery, ReceiverState, Subscription
+from homing.model import NOT_BOUND, Delivery, ReceiverState, Subscription
 from homing.policy.retry import OnGone, Schedule
 
 GONE = 410
@@ -53,6 +53,12 @@ def set_gone(subscription: Subscription, *, now: int) -> Subscription:
 def is_gone(subscription: Subscription) -> bool:
     """Whether a 410 has set the subscription inactive."""
     return subscription.receiver is not None and subscription.receiver.gone_at is not None
+
+
+def is_unbound(subscription: Subscription) -> bool:
+    """Whether it is not yet known which deliveries were accepted before the 410: all are over."""
+    state = subscription.receiver
+    return state is not None and state.gone_at is not None and state.gone_upto == NOT_BOUND
 
 
 def is_over(subscription: Subscription, delivery: Delivery) -> bool:

@@ -27,7 +27,15 @@ from homing.ports.clock import (
     Move,
 )
 from homing.ports.encryption import Claim, EncryptionStore
-from homing.ports.fleet import FleetState, FleetStore, FleetView, Lease, Member, NotificationBus
+from homing.ports.fleet import (
+    Acting,
+    FleetState,
+    FleetStore,
+    FleetView,
+    Lease,
+    Member,
+    NotificationBus,
+)
 from homing.ports.flow import (
     DueAsk,
     DueRows,
@@ -71,6 +79,7 @@ from homing.ports.views import (
 
 __all__ = [
     "CATALOG_GAP",
+    "Acting",
     "AdminStore",
     "CatalogNotes",
     "CauseRow",

@@ -8,6 +8,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from homing.model import (
+    NOT_BOUND,
     Attempt,
     Delivery,
     Endpoint,
@@ -132,8 +133,10 @@ class AdminStore(Protocol):
     async def keep_policies(self, policies: Sequence[Schedule]) -> None:
         """Remember policies of the settings."""
 
-    async def subscriptions_since(self, version: int) -> list[Subscription]:
-        """Subscriptions changed after this version, deleted ones included."""
+    async def subscriptions_since(
+        self, version: int, *, after_id: int = NOT_BOUND, limit: int = NOT_BOUND
+    ) -> list[Subscription]:
+        """Subscriptions changed after this version and id, in that order, deleted ones included."""
 
     async def create_subscription(
         self,
@@ -146,7 +149,7 @@ class AdminStore(Protocol):
     ) -> Subscription:
         """Create it; ``endpoint`` is stored only if that tenant and URL have none yet.
 
-        ``backfill`` is stored with it, and takes all events that were stored before. Raises
+        ``backfill`` is stored with it. Raises
         TooMany if the tenant has ``at_most`` subscriptions (0: no limit), and StaleCatalog if one
         of them has changed since the version ``seen`` of the catalog.
         """
@@ -239,7 +242,14 @@ class AdminStore(Protocol):
         """Set it inactive because of a 410, and leave a "gone" cleanup job.
 
         NotFound if it is deleted, StaleCatalog if its version has changed, LostLeases on another
-        epoch of its endpoint's ``bucket`` (0: no lease is needed).
+        epoch of its endpoint's ``bucket`` (0: no lease is needed). Until ``bound_gone`` all of its
+        deliveries are over.
+        """
+
+    async def bound_gone(self, subscription_id: int) -> Subscription:
+        """Let the deliveries that are accepted by now be cancelled after a 410, and no later ones.
+
+        NotFound if the subscription is deleted.
         """
 
     async def cleanup_jobs(self) -> list[CleanupJob]: ...
@@ -313,9 +323,12 @@ class AdminStore(Protocol):
     async def save_replay_job(self, job: ReplayJob) -> None: ...
 
     async def save_backfill(self, job: ReplayJob) -> ReplayJob:
-        """Store a backfill, which takes the events that are stored now.
+        """Store a backfill; Conflict if another one of the same subscription is running."""
 
-        Conflict if another one of the same subscription is running.
+    async def bound_backfill(self, job_id: int) -> ReplayJob | None:
+        """Let a backfill take the events that are stored now, and no later ones.
+
+        None if the job does not exist any more.
         """
 
     async def past_events(
@@ -394,6 +407,9 @@ class AdminStore(Protocol):
         the id of an erased event for a new one, and all of a tenant that is erased is hidden.
         Raises NotFound if there is no such event, or TooMany.
         """
+
+    async def bound_erasure(self, erasure_id: int) -> Erasure:
+        """Let an erasure be about what is accepted by now, and nothing later. NotFound."""
 
     async def erasure(self, erasure_id: int) -> Erasure | None: ...
 

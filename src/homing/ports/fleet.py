@@ -30,12 +30,22 @@ class Lease(Struct, frozen=True):
     epoch: int
 
 
+class Acting(Struct, frozen=True):
+    """A process that changes wait for."""
+
+    id: int
+    name: str
+    version: int  # of the catalog: no group that it matched before is being written
+    is_over: bool  # its heartbeat has stopped
+
+
 class FleetState(Struct, frozen=True):
     """The result of a heartbeat."""
 
     time: DatabaseTime
     members: tuple[Member, ...]  # all live processes, including this one
     leases: tuple[Lease, ...]  # all 256, by bucket
+    acts: bool = True  # changes wait for this process; False: it has been fenced
 
     @property
     def now(self) -> int:
@@ -98,10 +108,23 @@ class FleetStore(Protocol):
         """How often each topic has changed; "catalog" is one of them."""
 
     async def knows(self, member_id: int, version: int) -> None:
-        """Record that this process has read the catalog up to this version."""
+        """Record that this process acts on this version of the catalog."""
 
-    async def behind(self, version: int, *, but: int) -> list[str]:
-        """The names of live delivering processes that have not read this version of the catalog."""
+    async def act(self, member_id: int) -> int | None:
+        """From now on changes wait for this process; its fence, with which its publishes are taken.
+
+        It reads the catalog after this call, before it publishes. None: its heartbeat has stopped.
+        """
+
+    async def acting(self, *, but: int) -> list[Acting]:
+        """The processes that changes wait for."""
+
+    async def fence_ended(self, *, late: int = 0) -> list[int]:
+        """Fence the processes whose heartbeat has stopped, and ``late``: nobody waits for them.
+
+        What they publish is refused until they ``act`` again; those that are being written are
+        waited for. Returns their ids.
+        """
 
     async def oldest_snapshot(self) -> tuple[int, str]:
         """How long (ms) the oldest transaction has held back vacuum, and its owner."""

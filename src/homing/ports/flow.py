@@ -169,6 +169,7 @@ class SettleBatch(Struct, frozen=True, array_like=True):
     recovered: tuple[tuple[int, int], ...] = ()  # failing endpoints with their first success
     guarded: tuple[int, ...] = ()  # of ``endpoints``, those whose columns of the guard changed
     latest: tuple[int, ...] = ()  # of ``waiting``, those that a newer event of their key supersedes
+    fence: int = 0  # as of a publish: its notices were matched, too
 
 
 class SettleResult(Struct, frozen=True, array_like=True):
@@ -190,12 +191,12 @@ class FlowStore(Protocol):
         """Give no number of the order of acceptance again that a lost commit may have had."""
 
     async def publish(
-        self, requests: Sequence[Sequence[NewEvent]], *, catalog_version: int, number: int
+        self, requests: Sequence[Sequence[NewEvent]], *, number: int, fence: int = 0
     ) -> Published:
         """Write each request whole or refuse it whole, all in one commit.
 
-        Calls are done, and return, in the order in which they were made. Raises StaleCatalog if
-        subscriptions have changed since ``catalog_version``.
+        Calls are done, and return, in the order in which they were made. Raises Fenced if changes
+        no longer wait for the process with this ``fence`` (``FleetStore.act``).
         """
 
     async def check_marks(self) -> None:

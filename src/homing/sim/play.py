@@ -90,9 +90,9 @@ class _RecordedFlow(WatchedFlow):
     """Also reports accepted deliveries to the recorder."""
 
     async def publish(
-        self, requests: Sequence[Sequence[NewEvent]], *, catalog_version: int, number: int
+        self, requests: Sequence[Sequence[NewEvent]], *, number: int, fence: int = 0
     ) -> Published:
-        published = await super().publish(requests, catalog_version=catalog_version, number=number)
+        published = await super().publish(requests, number=number, fence=fence)
         recorder = self._world.watch
         assert isinstance(recorder, Recorder)
         for request in requests:  # Every event is new: none has an id of its publisher.

@@ -6,7 +6,8 @@ number, whatever the clocks of their processes say; two that run at the same tim
 everybody who reads them. Within a transaction the ids count: the order is (position, id).
 
 Numbers do not become readable in their order: the lower one of two may be committed last. So a
-bound "up to now" (``last``) is read while publishes are shut out.
+bound "up to now" (``last``) is read when every process acts on the change that it belongs to: later
+numbers are of transactions that have seen the change (``engine/grace_period``).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ async def take(tx: Tx) -> int:
 
 
 async def last(tx: Tx) -> int:
-    """The last number that was given; a bound only while no publish is running."""
+    """The last number that was given."""
     row = await tx.one("acceptance_last")
     assert row is not None
     return int(row[0])

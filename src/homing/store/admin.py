@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from homing.errors import AlreadyFinished, NotFound, StaleCatalog, StaleEndpoints
 from homing.model import (
+    NOT_BOUND,
     Attempt,
     Delivery,
     Endpoint,
@@ -34,7 +35,7 @@ from homing.policy.event_types import EventType, TypePlace, TypeSummary
 from homing.policy.notices import Notice
 from homing.policy.order import waiting_rules
 from homing.policy.quota import too_many_subscriptions
-from homing.policy.receiver import is_gone
+from homing.policy.receiver import is_gone, is_unbound
 from homing.policy.retry import Schedule
 from homing.ports import (
     CatalogNotes,
@@ -60,7 +61,7 @@ from homing.store import (
 )
 from homing.store import audit as audit_log
 from homing.store import notices as notice_records
-from homing.store.catalog_versions import raise_catalog
+from homing.store.catalog_versions import begin_change, raise_catalog
 from homing.store.tx import Db, Tx, transaction
 from homing.store.writes import LedgerChange, add_to_ledger, write_events
 
@@ -110,8 +111,10 @@ class Admin:
         return CatalogNotes(targets is not None, types, found[0])
 
     @transaction(read_only=True)
-    async def subscriptions_since(self, tx: Tx, version: int) -> list[Subscription]:
-        found = await tx.all("subscriptions_since", version=version)
+    async def subscriptions_since(
+        self, tx: Tx, version: int, *, after_id: int = NOT_BOUND, limit: int = NOT_BOUND
+    ) -> list[Subscription]:
+        found = await tx.all("subscriptions_since", version=version, after_id=after_id, limit=limit)
         return [rows.subscription(row) for row in found]
 
     @transaction()
@@ -126,8 +129,8 @@ class Admin:
         seen: int | None = None,
         audit: AuditDraft | None = None,
     ) -> Subscription:
-        version = await raise_catalog(tx)  # First, because it locks: one creation at a time.
         tenant = subscription.tenant
+        await begin_change(tx, tenant)
         await erasures.refuse_while_erased(tx, tenant)
         if seen is not None and await tx.one(
             "subscription_changed_since", tenant=tenant, version=seen
@@ -139,7 +142,7 @@ class Admin:
             if row[0] >= at_most:
                 raise too_many_subscriptions(tenant, at_most)
         endpoint_id = await _endpoint_at(tx, endpoint)
-        stored = replace(subscription, endpoint_id=endpoint_id, version=version)
+        stored = replace(subscription, endpoint_id=endpoint_id)
         await tx.insert("subscription", [rows.subscription_row(stored)])
         if endpoint is None:
             await tx.insert("pull_stream", [(stored.id, stored.tenant, 0, 0)])
@@ -147,7 +150,7 @@ class Admin:
             await _log(tx, audit, None, stored)
         else:
             await _log_with_backfill(tx, audit, stored, await replays.save_backfill(tx, backfill))
-        return stored
+        return await _with_version(tx, stored)
 
     @transaction()
     async def change_subscription(
@@ -159,12 +162,12 @@ class Admin:
         cleanup_job_id: int,
         audit: AuditDraft | None = None,
     ) -> Subscription:
-        version = await raise_catalog(tx)
         before = await _of_version(tx, subscription)
         endpoint_id = await _endpoint_at(tx, endpoint)
-        new = replace(subscription, endpoint_id=endpoint_id, version=version)
+        new = replace(subscription, endpoint_id=endpoint_id)
         await _log(tx, audit, before, new)
-        return await _change(tx, new, cleanup_job_id=cleanup_job_id)
+        await _change(tx, before, new, cleanup_job_id=cleanup_job_id)
+        return await _with_version(tx, new)
 
     @transaction()
     async def change_pair(
@@ -177,19 +180,17 @@ class Admin:
         cleanup_job_ids: tuple[int, int],
         audit: AuditDraft | None = None,
     ) -> Subscription:
-        version = await raise_catalog(tx)
         before = await _of_version(tx, subscription)
         endpoint_id = await _endpoint_at(tx, endpoint)
-        new, other = (
-            replace(it, endpoint_id=endpoint_id, version=version) for it in (subscription, twin)
-        )
+        new, other = (replace(it, endpoint_id=endpoint_id) for it in (subscription, twin))
         if twin.version:
-            await _twin_of_version(tx, twin)
-            await _change(tx, other, cleanup_job_id=cleanup_job_ids[1])
+            known = await _twin_of_version(tx, twin)
+            await _change(tx, known, other, cleanup_job_id=cleanup_job_ids[1])
         else:
             await tx.insert("subscription", [rows.subscription_row(other)])
         await _log(tx, audit, before, new)
-        return await _change(tx, new, cleanup_job_id=cleanup_job_ids[0])
+        await _change(tx, before, new, cleanup_job_id=cleanup_job_ids[0])
+        return await _with_version(tx, new, other)
 
     @transaction()
     async def delete_pair(
@@ -202,15 +203,14 @@ class Admin:
         cleanup_job_ids: tuple[int, int],
         audit: AuditDraft | None = None,
     ) -> Subscription:
-        version = await raise_catalog(tx)
         before = await _of_version(tx, subscription)
         await _log(tx, audit, before, None)
+        others: list[Subscription] = []
         if twin is not None:
             other = await _twin_of_version(tx, twin)
-            await _delete(tx, other, now=now, version=version, cleanup_job_id=cleanup_job_ids[1])
-        return await _delete(
-            tx, before, now=now, version=version, cleanup_job_id=cleanup_job_ids[0]
-        )
+            others = [await _delete(tx, other, now=now, cleanup_job_id=cleanup_job_ids[1])]
+        gone = await _delete(tx, before, now=now, cleanup_job_id=cleanup_job_ids[0])
+        return await _with_version(tx, gone, *others)
 
     @transaction()
     async def delete_subscription(
@@ -222,10 +222,14 @@ class Admin:
         cleanup_job_id: int,
         audit: AuditDraft | None = None,
     ) -> Subscription:
-        version = await raise_catalog(tx)
+        row = await tx.one("subscription_by_id", id=subscription_id)
+        if row is None:
+            raise NotFound
+        await begin_change(tx, rows.subscription(row).tenant)
         before = await _living(tx, subscription_id)
         await _log(tx, audit, before, None)
-        return await _delete(tx, before, now=now, version=version, cleanup_job_id=cleanup_job_id)
+        gone = await _delete(tx, before, now=now, cleanup_job_id=cleanup_job_id)
+        return await _with_version(tx, gone)
 
     @transaction()
     async def subscription_gone(
@@ -241,11 +245,9 @@ class Admin:
         audit: AuditDraft | None = None,
     ) -> Subscription:
         await leases.hold(tx, [(bucket, epoch)] if epoch else ())
-        version = await raise_catalog(tx)
         before = await _of_version(tx, subscription)
-        upto = await acceptance.last(tx)  # No publish is running.
-        state = replace(subscription.receiver or ReceiverState(), gone_upto=upto)
-        new = replace(subscription, version=version, receiver=state)
+        state = replace(subscription.receiver or ReceiverState(), gone_upto=NOT_BOUND)
+        new = replace(subscription, receiver=state)
         await _log(tx, audit, before, new)
         await _replace_subscription(tx, new)
         await tx.all("cleanup_job_moves_gone", subscription_id=new.id)
@@ -258,7 +260,17 @@ class Admin:
         )
         await write_events(tx, notices, node=self._node)
         await notice_records.write(tx, for_people, node=self._node)
-        return new
+        return await _with_version(tx, new)
+
+    @transaction()
+    async def bound_gone(self, tx: Tx, subscription_id: int) -> Subscription:
+        before = await _living(tx, subscription_id)
+        if before.receiver is None or not is_unbound(before):
+            return before
+        state = replace(before.receiver, gone_upto=await acceptance.last(tx))
+        new = replace(before, receiver=state)
+        await _replace_subscription(tx, new)
+        return await _with_version(tx, new)
 
     @transaction(read_only=True)
     async def signing_keys_since(self, tx: Tx, version: int) -> list[SigningKeys]:
@@ -269,18 +281,18 @@ class Admin:
     async def set_signing_keys(
         self, tx: Tx, keys: SigningKeys, *, audit: AuditDraft | None = None
     ) -> SigningKeys:
-        version = await raise_catalog(tx)
+        await begin_change(tx, keys.tenant)
         await erasures.refuse_while_erased(tx, keys.tenant)
         row = await tx.one("signing_keys_of", tenant=keys.tenant)
         before = None if row is None else rows.signing_keys(row)
         if keys.version != (0 if before is None else before.version):
             raise StaleCatalog
-        stored = replace(keys, version=version)
+        await audit_log.write(
+            tx, audit, tenant=keys.tenant, object_id="signing_keys", before=before, after=keys
+        )
+        stored = replace(keys, version=await raise_catalog(tx))
         values = zip(rows.COLUMNS["signing_keys"], rows.signing_keys_row(stored), strict=True)
         await tx.all("signing_keys_set", **dict(values))
-        await audit_log.write(
-            tx, audit, tenant=keys.tenant, object_id="signing_keys", before=before, after=stored
-        )
         return stored
 
     # --- event types ------------------------------------------------------------------------
@@ -289,21 +301,19 @@ class Admin:
     async def create_event_type(
         self, tx: Tx, new: EventType, *, audit: AuditDraft | None = None
     ) -> EventType:
-        return await event_types.create(tx, new, version=await raise_catalog(tx), audit=audit)
+        return await event_types.create(tx, new, audit=audit)
 
     @transaction()
     async def change_event_type(
         self, tx: Tx, new: EventType, *, audit: AuditDraft | None = None
     ) -> EventType:
-        return await event_types.change(tx, new, version=await raise_catalog(tx), audit=audit)
+        return await event_types.change(tx, new, audit=audit)
 
     @transaction()
     async def delete_event_type(
         self, tx: Tx, tenant: str, name: str, *, audit: AuditDraft | None = None
     ) -> int:
-        version = await raise_catalog(tx)
-        await event_types.delete(tx, tenant, name, version=version, audit=audit)
-        return version
+        return await event_types.delete(tx, tenant, name, audit=audit)
 
     @transaction(read_only=True)
     async def event_type(self, tx: Tx, tenant: str, name: str) -> EventType | None:
@@ -343,6 +353,7 @@ class Admin:
         return await cleanup_jobs.step(
             tx,
             cleanup_job.id,
+            subscription_id=cleanup_job.subscription_id,
             target=target,
             except_ids=except_ids,
             now=now,
@@ -533,6 +544,10 @@ class Admin:
         await _log_job(tx, audit, stored, after=_conditions(stored))
         return stored
 
+    @transaction()
+    async def bound_backfill(self, tx: Tx, job_id: int) -> ReplayJob | None:
+        return await replays.bound_backfill(tx, job_id)
+
     @transaction(view=True)
     async def past_events(
         self, tx: Tx, job: ReplayJob, *, limit: int
@@ -625,21 +640,14 @@ class Admin:
         earlier: Sequence[bytes],
         audit: AuditDraft | None = None,
     ) -> Erasure:
-        await tx.one("catalog_lock")
+        await begin_change(tx, new.tenant)
         await erasures.hold(tx, new.tenant)
-        upto = await acceptance.last(tx)  # No publish is running: what comes later is not erased.
-        asked = replace(new, upto_position=upto)
+        asked = replace(new, upto_position=NOT_BOUND)
         begun, known = await erasures.same_as(tx, asked, key=key, earlier=earlier)
         if known and new.kind is not ErasureKind.TENANT:
             return begun
-        version = await raise_catalog(tx)  # From now on publishes look for erased ids.
         if new.kind is ErasureKind.TENANT:
-            begun = replace(begun, version=version, upto_position=upto)
             await erasures.hide_tenant(tx, begun)
-        if known:
-            await tx.all("erasure_extend", id=begun.id, upto_position=upto, version=version)
-        else:
-            await tx.insert("erasure", [rows.erasure_row(begun)])
         await audit_log.write(  # It never says which id or value was erased.
             tx,
             audit,
@@ -647,7 +655,25 @@ class Admin:
             object_id=show_id("era", begun.id),
             after={"kind": begun.kind, "field": begun.path},
         )
+        if known:
+            await tx.one("erasure_hold", id=begun.id)
+        version = await raise_catalog(tx)  # From now on publishes look for erased ids.
+        if new.kind is ErasureKind.TENANT:
+            begun = replace(begun, version=version, upto_position=NOT_BOUND)
+        if known:
+            await tx.all("erasure_extend", id=begun.id, upto_position=NOT_BOUND, version=version)
+        else:
+            await tx.insert("erasure", [rows.erasure_row(begun)])
         return begun
+
+    @transaction()
+    async def bound_erasure(self, tx: Tx, erasure_id: int) -> Erasure:
+        upto = await acceptance.last(tx)
+        await tx.all("erasure_bound", id=erasure_id, upto_position=upto, not_bound=NOT_BOUND)
+        row = await tx.one("erasure_by_id", id=erasure_id)
+        if row is None:
+            raise NotFound
+        return rows.erasure(row)
 
     @transaction(read_only=True)
     async def erasure(self, tx: Tx, erasure_id: int) -> Erasure | None:
@@ -689,6 +715,7 @@ class Admin:
 
     @transaction()
     async def hide_erased(self, tx: Tx, erasure_id: int, *, more: bool) -> int:
+        await tx.one("erasure_hold", id=erasure_id)
         version = await raise_catalog(tx)
         await erasures.hide(tx, erasure_id, version=version, more=more)
         return version
@@ -699,6 +726,7 @@ class Admin:
 
     @transaction()
     async def finish_erasure(self, tx: Tx, erasure: Erasure, *, now: int) -> bool:
+        await tx.one("erasure_hold", id=erasure.id)
         version = await raise_catalog(tx) if erasure.kind is ErasureKind.TENANT else None
         row = await tx.one(
             "erasure_finish",
@@ -790,8 +818,8 @@ def _as_seen(endpoint: Endpoint) -> dict[str, Any]:
 async def _endpoint_at(tx: Tx, endpoint: Endpoint | None) -> int:
     """The id of the endpoint of this tenant and URL; inserts it if there is none.
 
-    The catalog's row is locked, so no other transaction inserts one at the same time. Without a URL
-    there is no endpoint, and the id is 0.
+    Changes of a tenant are made one at a time, so no other transaction inserts it at the same time.
+    Without a URL there is no endpoint, and the id is 0.
     """
     if endpoint is None:
         return 0
@@ -804,7 +832,8 @@ async def _endpoint_at(tx: Tx, endpoint: Endpoint | None) -> int:
 
 
 async def _living(tx: Tx, subscription_id: int) -> Subscription:
-    row = await tx.one("subscription_by_id", id=subscription_id)
+    """The subscription as it is stored, locked until the commit."""
+    row = await tx.one("subscription_hold", id=subscription_id)
     if row is None:
         raise NotFound
     subscription = rows.subscription(row)
@@ -817,6 +846,7 @@ async def _living(tx: Tx, subscription_id: int) -> Subscription:
 
 async def _of_version(tx: Tx, subscription: Subscription) -> Subscription:
     """The subscription as it is stored; raises StaleCatalog if it has another version."""
+    await begin_change(tx, subscription.tenant)
     before = await _living(tx, subscription.id)
     if before.version != subscription.version:
         raise StaleCatalog
@@ -831,9 +861,16 @@ async def _twin_of_version(tx: Tx, twin: Subscription) -> Subscription:
         raise StaleCatalog from None
 
 
-async def _change(tx: Tx, new: Subscription, *, cleanup_job_id: int) -> Subscription:
+async def _with_version(tx: Tx, new: Subscription, *others: Subscription) -> Subscription:
+    """Give the subscriptions of a change its version, as the last wait before the commit."""
+    version = await raise_catalog(tx)
+    ids = [it.id for it in (new, *others)]
+    await tx.all("subscriptions_raise", ids=ids, version=version)
+    return replace(new, version=version)
+
+
+async def _change(tx: Tx, before: Subscription, new: Subscription, *, cleanup_job_id: int) -> None:
     """Replace a subscription; a cleanup job moves its pending deliveries to a new endpoint."""
-    before = await _living(tx, new.id)
     await _replace_subscription(tx, new)
     if is_gone(before) and not is_gone(new):
         await tx.all("cleanup_job_gone_moves", subscription_id=new.id)
@@ -854,14 +891,11 @@ async def _change(tx: Tx, new: Subscription, *, cleanup_job_id: int) -> Subscrip
             subscription_id=new.id,
             at=new.endpoint_id,
         )
-    return new
 
 
-async def _delete(
-    tx: Tx, before: Subscription, *, now: int, version: int, cleanup_job_id: int
-) -> Subscription:
+async def _delete(tx: Tx, before: Subscription, *, now: int, cleanup_job_id: int) -> Subscription:
     """Mark a subscription as deleted; a cleanup job cancels its pending deliveries."""
-    gone = replace(before, deleted_at=now, updated_at=now, version=version)
+    gone = replace(before, deleted_at=now, updated_at=now)
     await _replace_subscription(tx, gone)
     if not gone.endpoint_id:
         return gone  # It has no deliveries; retention removes its stream.

@@ -17,8 +17,17 @@ from homing.store.statements import statements
 from homing.store.tx import Dialect, Tx
 
 
+async def begin_change(tx: Tx, tenant: str) -> None:
+    """Let no other change of this tenant be made until the commit."""
+    await tx.one("name_lock", name=f"tenant {tenant}")
+
+
 async def raise_catalog(tx: Tx) -> int:
-    """Raise the version; no publish and no other change commits before this transaction ends."""
+    """Raise the version, as the last wait of a change: it writes what it has locked, and commits.
+
+    No other change is given a version before this transaction ends: versions become readable in
+    their order.
+    """
     await tx.one("catalog_lock")
     row = await tx.one("catalog_raise", gap=CATALOG_GAP)
     assert row is not None

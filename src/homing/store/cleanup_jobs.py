@@ -20,7 +20,7 @@ Deliveries in flight are left out: the engine moves them when they settle.
 from __future__ import annotations
 
 from homing.errors import StaleCatalog
-from homing.model import Endpoint, Finished, Reason, Status, Subscription
+from homing.model import NOT_BOUND, Endpoint, Finished, Reason, Status, Subscription
 from homing.ports import CleanupJob, CleanupStep
 from homing.store import latest, order, rows, tenant_moves
 from homing.store.tx import Tx
@@ -42,6 +42,7 @@ async def step(
     tx: Tx,
     cleanup_job_id: int,
     *,
+    subscription_id: int,
     target: Endpoint | None,
     except_ids: frozenset[int],
     now: int,
@@ -49,7 +50,8 @@ async def step(
     node: int,
 ) -> CleanupStep:
     """Run one step of a cleanup job; a job that does not exist any more is done."""
-    await tx.one("catalog_hold")
+    # A change locks its subscription before the jobs that it finds.
+    await tx.all("subscriptions_share", ids=[subscription_id])
     held = await tx.one("cleanup_job_hold", id=cleanup_job_id)
     if held is None:
         return CleanupStep(touched=0, done=True)
@@ -57,7 +59,7 @@ async def step(
     owner = await tx.one("endpoint_tenant", id=cleanup_job.endpoint_id)
     if owner is not None:
         await tenant_moves.hold(tx, owner[0])
-    row = await tx.one("subscription_by_id", id=cleanup_job.subscription_id)
+    row = await tx.one("subscription_by_id", id=subscription_id)
     subscription = None if row is None else rows.subscription(row)
     is_move = cleanup_job.kind == MOVE and not _is_back(cleanup_job, subscription, target)
     scanned = await tx.all(
@@ -67,12 +69,12 @@ async def step(
         limit=limit,
     )
     upto = _gone_upto(subscription) if cleanup_job.kind == GONE else None
+    if upto == NOT_BOUND:  # It became a job of this kind since it was read.
+        raise StaleCatalog
     ids = [
         number
-        for number, subscription_id, position in scanned
-        if subscription_id == cleanup_job.subscription_id
-        and number not in except_ids
-        and (upto is None or position <= upto)
+        for number, of, position in scanned
+        if of == subscription_id and number not in except_ids and (upto is None or position <= upto)
     ]
     touched = 0
     if ids and cleanup_job.kind in {MOVE, UNBLOCK}:

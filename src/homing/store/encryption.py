@@ -14,13 +14,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from homing.errors import BadSetting
-from homing.model import SPEC, Endpoint, Kind, Secret, SigningKeys, Subscription, show_id
+from homing.model import NOT_BOUND, SPEC, Endpoint, Kind, Secret, SigningKeys, Subscription, show_id
 from homing.policy.audit import KEY_BYTES, Head, head_mac
 from homing.policy.encryption import NONCE_BYTES, KeyRing
 from homing.policy.encryption_keys import key_id
 from homing.policy.hash_keys import HashKey, HashKeys
-from homing.policy.notices import NoticeTarget
-from homing.ports import AdminStore, EncryptionStore, NoticeStore, ReplayJob, ViewStore
+from homing.policy.notices import Notice, NoticeTarget
+from homing.ports import AdminStore, EncryptionStore, NewEvent, NoticeStore, ReplayJob, ViewStore
 from homing.ports.audit import AuditStore
 from homing.ports.encryption import Claim, Rewrite
 from homing.ports.erasures import TenantChanges
@@ -171,8 +171,11 @@ class EncryptedAdmin(_Wrapper):
 
     _store: AdminStore
 
-    async def subscriptions_since(self, version: int) -> list[Subscription]:
-        return [self._fields.decrypt(it) for it in await self._store.subscriptions_since(version)]
+    async def subscriptions_since(
+        self, version: int, *, after_id: int = NOT_BOUND, limit: int = NOT_BOUND
+    ) -> list[Subscription]:
+        found = await self._store.subscriptions_since(version, after_id=after_id, limit=limit)
+        return [self._fields.decrypt(it) for it in found]
 
     async def create_subscription(
         self,
@@ -231,6 +234,29 @@ class EncryptedAdmin(_Wrapper):
             subscription_id, now=now, cleanup_job_id=cleanup_job_id
         )
         return self._fields.decrypt(stored)
+
+    async def subscription_gone(
+        self,
+        subscription: Subscription,
+        *,
+        cleanup_job_id: int,
+        notices: Sequence[NewEvent],
+        for_people: Sequence[Notice],
+        bucket: int,
+        epoch: int = 0,
+    ) -> Subscription:
+        stored = await self._store.subscription_gone(
+            self._fields.encrypt(subscription),
+            cleanup_job_id=cleanup_job_id,
+            notices=notices,
+            for_people=for_people,
+            bucket=bucket,
+            epoch=epoch,
+        )
+        return self._fields.decrypt(stored)
+
+    async def bound_gone(self, subscription_id: int) -> Subscription:
+        return self._fields.decrypt(await self._store.bound_gone(subscription_id))
 
     async def tenant_changes(self, version: int) -> TenantChanges:
         found = await self._store.tenant_changes(version)
@@ -393,7 +419,9 @@ class EncryptionKeys:
 
     @transaction()
     async def claim_keys(self, tx: Tx, names: Sequence[str]) -> Claim:
-        await tx.one("catalog_lock")  # Two processes that start for the first time take turns.
+        await tx.one(
+            "name_lock", name="first start"
+        )  # Two processes that start for the first time take turns.
         known: dict[str, int] = dict(await tx.all("encryption_keys"))
         missing = tuple(name for name in known if name not in names)
         if missing:
@@ -453,7 +481,9 @@ class EncryptionKeys:
 
     @transaction()
     async def make_hash_key(self, tx: Tx, key: HashKey) -> list[HashKey]:
-        await tx.one("catalog_lock")  # Of the processes that start at once, one makes it.
+        await tx.one(
+            "name_lock", name="first start"
+        )  # Of the processes that start at once, one makes it.
         if not await erasures.hash_keys(tx):
             await tx.all("hash_key_add", name=key.name, value=key.value)
         return await erasures.hash_keys(tx)

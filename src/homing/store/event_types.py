@@ -16,6 +16,7 @@ from homing.policy.event_types import (
 )
 from homing.store import audit as audit_log
 from homing.store import erasures, rows
+from homing.store.catalog_versions import begin_change, raise_catalog
 from homing.store.tx import Tx
 
 
@@ -24,8 +25,9 @@ async def find(tx: Tx, tenant: str, name: str) -> EventType | None:
     return None if row is None else rows.event_type(row)
 
 
-async def create(tx: Tx, new: EventType, *, version: int, audit: AuditDraft | None) -> EventType:
+async def create(tx: Tx, new: EventType, *, audit: AuditDraft | None) -> EventType:
     """Raises Conflict if the tenant has this type, too many types, or is being erased."""
+    await begin_change(tx, new.tenant)
     await erasures.refuse_while_erased(tx, new.tenant)
     if await find(tx, new.tenant, new.name) is not None:
         raise Conflict(
@@ -35,40 +37,35 @@ async def create(tx: Tx, new: EventType, *, version: int, audit: AuditDraft | No
                 name=new.name,
             )
         )
-    stored = replace(new, version=version)
-    await tx.insert("event_type", [rows.event_type_row(stored)])
-    await _changed(tx, stored, version=version)
-    await _log(tx, audit, None, stored)
-    return stored
+    await tx.insert("event_type", [rows.event_type_row(new)])
+    await _log(tx, audit, None, new)
+    return replace(new, version=await _raise(tx, new))
 
 
-async def change(tx: Tx, new: EventType, *, version: int, audit: AuditDraft | None) -> EventType:
+async def change(tx: Tx, new: EventType, *, audit: AuditDraft | None) -> EventType:
     """Raises NotFound, or StaleCatalog if the type is not of the version that was read."""
+    await begin_change(tx, new.tenant)
     before = await find(tx, new.tenant, new.name)
     if before is None:
         raise NotFound
     if before.version != new.version:
         raise StaleCatalog
-    stored = replace(new, version=version)
-    values = dict(zip(rows.COLUMNS["event_type"], rows.event_type_row(stored), strict=True))
+    values = dict(zip(rows.COLUMNS["event_type"], rows.event_type_row(new), strict=True))
     del values["created_at"]
     await tx.all("event_type_replace", **values)
-    await _changed(tx, stored, version=version)
-    await _log(tx, audit, before, stored)
-    return stored
+    await _log(tx, audit, before, new)
+    return replace(new, version=await _raise(tx, new))
 
 
-async def delete(
-    tx: Tx, tenant: str, name: str, *, version: int, audit: AuditDraft | None
-) -> EventType:
-    """Raises NotFound."""
+async def delete(tx: Tx, tenant: str, name: str, *, audit: AuditDraft | None) -> int:
+    """Remove a type; returns the version of the catalog. Raises NotFound."""
+    await begin_change(tx, tenant)
     before = await find(tx, tenant, name)
     if before is None:
         raise NotFound
     await tx.all("event_type_remove", tenant=tenant, name=name)
-    await _changed(tx, before, version=version)
     await _log(tx, audit, before, None)
-    return before
+    return await _raise(tx, before)
 
 
 async def page(
@@ -92,8 +89,8 @@ async def whole(tx: Tx, tenant: str) -> list[EventType]:
     return [rows.event_type(row) for row in await tx.all("event_types_whole", tenant=tenant)]
 
 
-async def _changed(tx: Tx, it: EventType, *, version: int) -> None:
-    """Note that a type of this tenant has changed; raises Conflict above the limits of a tenant."""
+async def _raise(tx: Tx, it: EventType) -> int:
+    """The version of a change, noted by tenant; raises Conflict above the limits of a tenant."""
     row = await tx.one("event_type_sizes", tenant=it.tenant)
     assert row is not None
     types, size = row
@@ -109,7 +106,10 @@ async def _changed(tx: Tx, it: EventType, *, version: int) -> None:
                 mib=TENANT_BYTES_MAX // 1024**2,
             )
         )
+    version = await raise_catalog(tx)
+    await tx.all("event_type_raise", tenant=it.tenant, name=it.name, version=version)
     await tx.all("event_type_changed", tenant=it.tenant, version=version, types=types)
+    return version
 
 
 async def _log(

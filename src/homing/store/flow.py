@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from homing.errors import StaleCatalog, StaleEndpoints
+from homing.errors import Fenced, StaleEndpoints
 from homing.model import (
     PART_FIRST,
     PART_REPLAY,
@@ -64,7 +64,7 @@ T = TypeVar("T")
 
 PROBE_SCAN_MAX = 2_000  # Rows past their window that a probe skips; expiry removes them.
 PROBE_FAIR_SCAN_MAX = 20  # The same, in each fair group.
-LATEST_NODE = 1_000  # above the nodes of processes
+LATEST_NODE = 1 << 20  # above the nodes of processes
 
 
 class Flow:
@@ -93,13 +93,9 @@ class Flow:
         await acceptance.raise_above(tx)
 
     async def publish(
-        self, requests: Sequence[Sequence[NewEvent]], *, catalog_version: int, number: int
+        self, requests: Sequence[Sequence[NewEvent]], *, number: int, fence: int = 0
     ) -> Published:
         async def work(tx: Tx) -> Published:
-            held = await tx.one("catalog_hold")
-            assert held is not None
-            if held[0] != catalog_version:
-                raise StaleCatalog
             known = await known_keys(tx, [new for request in requests for new in request])
             results, accepted = receipts_of(requests, known)
             position, blocked = await append_events(tx, accepted, node=self._node)
@@ -109,7 +105,7 @@ class Flow:
             return Published(with_blocked(results, requests, blocked, superseded), position)
 
         async with self._in_turn:
-            return await self._run(work, Mark(self._node, "publish", number))
+            return await self._run(work, Mark(self._node, "publish", number, fence))
 
     async def _run(self, work: Callable[[Tx], Awaitable[T]], mark: Mark) -> T:
         """Run a batch; raises DatabaseBehind if commits of this process are lost."""
@@ -121,8 +117,10 @@ class Flow:
         async def marked(tx: Tx) -> T:
             row = await tx.one("last_mark", node=mark.node, kind=mark.kind)
             marks.check(mark[:2], None if row is None else int(row[0]))
+            if row is not None and row[1] != mark.fence:
+                raise Fenced
             result = await work(tx)
-            await tx.all("mark_batch", node=mark.node, kind=mark.kind, number=mark.number)
+            await tx.all("mark_batch", **mark._asdict())
             return result
 
         result = await self._db.run(marked, mark=mark)
@@ -265,8 +263,6 @@ class Flow:
                 if await tx.one("settled_already", node=self._node, number=batch.number):
                     return SettleResult(known=False)
                 await tx.one("settled_now", node=self._node, number=batch.number)
-            if batch.notices:  # While no event is written, a bound "up to now" is read.
-                await tx.one("catalog_hold")
             await leases.hold(tx, batch.fences)
             if any(it.after is State.ENABLED for it in batch.transitions):
                 await acceptance.take(tx)  # What was unblocked before is not fresh.
@@ -296,7 +292,7 @@ class Flow:
             return SettleResult(gone, tuple(unblocked), frozenset(it.older_id for it in swapped))
 
         try:
-            settled = await self._run(work, Mark(self._node, "settle", batch.number))
+            settled = await self._run(work, Mark(self._node, "settle", batch.number, batch.fence))
         except AlreadyWritten:
             settled = SettleResult(known=False)
         self._settled = batch.number, settled

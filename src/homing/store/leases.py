@@ -11,15 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from homing.errors import LostLeases, Unavailable
-from homing.model import NODE_BITS
-from homing.ports import DatabaseTime, FleetState, Lease, Member
+from homing.model import NODES
+from homing.ports import Acting, DatabaseTime, FleetState, Lease, Member
 from homing.store import acceptance
 from homing.store.catalog_versions import raise_catalog_above
 from homing.store.tx import Db, Row, Tx, transaction
 
 TIME_READS = 3
 
-NODES = 1 << NODE_BITS
 LEASE_MAX_MS = 120_000  # No setting allows a longer one.
 NODE_REST_MS = (
     60_000  # after a process's lease has ended, until another process may use its node number
@@ -106,6 +105,7 @@ class Leases:
         node = _free_node(known, now, nodes)
         new = Member(number, node, name, role, delivers, now, now + lease_ms)
         await tx.all("process_replace", node=node)
+        await _raise_fence(tx, node)  # What an earlier process still writes is refused.
         row = (new.id, node, name, role, int(delivers), new.started_at, new.expires_at)
         await tx.insert("process", [row])
         return new
@@ -128,7 +128,8 @@ class Leases:
                 "processes_shorten", max_expires_at=now + LEASE_MAX_MS, until=now + lease_ms
             )
         leases = tuple(Lease(*row) for row in await tx.all("leases"))
-        return FleetState(time, tuple(it for it in members if it.expires_at > now), leases)
+        living = tuple(it for it in members if it.expires_at > now)
+        return FleetState(time, living, leases, acts=renewed[1] is not None)
 
     @transaction()
     async def take(self, tx: Tx, member_id: int, wanted: Mapping[int, int]) -> dict[int, int]:
@@ -153,7 +154,9 @@ class Leases:
     @transaction()
     async def leave(self, tx: Tx, member_id: int) -> None:
         # In this order: a concurrent ``take`` of this process is waited for and undone.
-        await tx.all("process_leave", id=member_id, now=await self._now(tx))
+        left = await tx.one("process_leave", id=member_id, now=await self._now(tx))
+        if left is not None:
+            await _raise_fence(tx, left[0])
         await tx.all("leases_leave", owner=member_id)
         await raise_topic(tx, "leases")
 
@@ -161,10 +164,10 @@ class Leases:
     async def heal(
         self, tx: Tx, member_id: int, *, epochs: Mapping[int, int], catalog: int
     ) -> None:
-        await raise_catalog_above(tx, catalog)
         await acceptance.raise_above(tx)
         await tx.many("leases_heal", [(it[1], it[0], member_id) for it in sorted(epochs.items())])
         await raise_topic(tx, "leases")
+        await raise_catalog_above(tx, catalog)
 
     @transaction(read_only=True)
     async def recent(
@@ -181,11 +184,24 @@ class Leases:
     async def knows(self, tx: Tx, member_id: int, version: int) -> None:
         await tx.all("process_knows", id=member_id, version=version)
 
+    @transaction()
+    async def act(self, tx: Tx, member_id: int) -> int | None:
+        row = await tx.one("process_acts", id=member_id, now=await self._now(tx))
+        return None if row is None else await _raise_fence(tx, row[0])
+
     @transaction(read_only=True)
-    async def behind(self, tx: Tx, version: int, *, but: int) -> list[str]:
+    async def acting(self, tx: Tx, *, but: int) -> list[Acting]:
         now = await self._now(tx)
-        found = await tx.all("processes_behind", version=version, but=but, now=now)
-        return [name for (name,) in found]
+        found = await tx.all("processes_acting", but=but)
+        return [Acting(number, name, version, now >= ends) for number, name, version, ends in found]
+
+    @transaction()
+    async def fence_ended(self, tx: Tx, *, late: int = 0) -> list[int]:
+        found = await tx.all("processes_ended", now=await self._now(tx), late=late)
+        for number, node in found:
+            await tx.all("process_fenced", id=number)
+            await _raise_fence(tx, node)
+        return [number for number, _ in found]
 
     @transaction(read_only=True)
     async def oldest_snapshot(self, tx: Tx) -> tuple[int, str]:
@@ -198,17 +214,25 @@ class Leases:
         await raise_topic(tx, topic)
 
 
+async def _raise_fence(tx: Tx, node: int) -> int:
+    """Wait for the batches that this node is writing, and refuse those with an older fence."""
+    row = await tx.one("fence_raise", node=node)
+    assert row is not None
+    return int(row[0])
+
+
 def _free_node(known: Sequence[Member], now: int, nodes: Sequence[int]) -> int:
-    """One of these node numbers that was never used, else the one that was left longest ago."""
-    unused = set(nodes) - {it.node for it in known}
-    if unused:
-        return min(unused)
-    oldest = min((it for it in known if it.node in nodes), key=lambda it: it.expires_at)
-    if oldest.expires_at > now - NODE_REST_MS:
+    """The lowest of these numbers that no process has had in the last minute.
+
+    Each number has rows of its own in the ledger, so no more of them are used than needed.
+    """
+    taken = {it.node for it in known if it.expires_at > now - NODE_REST_MS}
+    free = next((it for it in nodes if it not in taken), None)
+    if free is None:
         raise Unavailable(
             f"All {len(nodes)} node numbers are in use, or were a minute ago: stop a process first."
         )
-    return oldest.node
+    return free
 
 
 async def _gone(tx: Tx, owners: Sequence[int], now: int) -> set[int]:

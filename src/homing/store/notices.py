@@ -268,13 +268,13 @@ class Notices:
         now: int,
         audit: AuditDraft | None = None,
     ) -> int:
-        version = await raise_catalog(tx)  # First, because it locks: one target at a time.
         await erasures.refuse_while_erased(tx, target.tenant)
+        await tx.one("name_lock", name="notice targets")  # One at a time.
         await _check_limits(tx, target, address, now=now)
         await _begin_reminders(tx, now)
         await tx.insert("notice_target", [_target_row(target, address=address, secret=secret)])
         await _log(tx, audit, None, target)
-        return version
+        return await raise_catalog(tx)
 
     @transaction()
     async def change_target(
@@ -324,7 +324,8 @@ class Notices:
         now: int,
         audit: AuditDraft | None = None,
     ) -> bool:
-        await tx.one("catalog_lock")  # as in create_target: limits are checked one after another
+        # As in create_target: limits are checked one after another.
+        await tx.one("name_lock", name="notice targets")
         row = await tx.one("notice_link_again", id=target_id, message_id=message_id)
         if row is None:
             return False
@@ -355,14 +356,13 @@ class Notices:
     async def delete_target(
         self, tx: Tx, target_id: int, *, now: int, audit: AuditDraft | None = None
     ) -> int | None:
-        version = await raise_catalog(tx)
         before = await _held(tx, target_id)
         if await tx.one("notice_target_delete", id=target_id, now=now) is None:
             return None
         await tx.all("notices_skip", target_id=target_id, reason=str(TARGET_DELETED))
         await tx.all("notice_overflow_remove", target_id=target_id)
         await _log(tx, audit, before, None)
-        return version
+        return await raise_catalog(tx)
 
     @transaction()
     async def confirm_target(

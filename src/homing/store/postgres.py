@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import asyncpg
 
-from homing.errors import BadSetting, StoreUnavailable
+from homing.errors import BadSetting, Fenced, StoreUnavailable
 from homing.ports.encryption import Rewrite
 from homing.store.connect import Connector
 from homing.store.marks import MarkMemory
@@ -76,9 +76,9 @@ _HOT = {
 }
 
 _MARK = """
-    INSERT INTO batch_mark (node, kind, number) VALUES ($1, $2, $3)
+    INSERT INTO batch_mark (node, kind, number, fence) VALUES ($1, $2, $3, $4)
     ON CONFLICT (node, kind) DO UPDATE SET number = excluded.number
-    WHERE batch_mark.number <> excluded.number
+    WHERE batch_mark.number <> excluded.number AND batch_mark.fence = excluded.fence
     RETURNING number
 """
 _LAST_MARK = "SELECT number FROM batch_mark WHERE node = $1 AND kind = $2"
@@ -499,11 +499,17 @@ class PostgresDb:
     async def _is_committed(self, connection: Any, mark: Mark) -> bool:
         """Write the mark; returns True if an earlier run of this batch was committed.
 
-        The numbers of callers may begin again after a restart; the written number does not repeat.
-        It is the same in the server and in its writer processes, wherever the batch is run again.
+        Raises Fenced if it was not, and this process is no longer waited for. The numbers of
+        callers may begin again after a restart; the written number does not repeat. It is the same
+        in the server and in its writer processes, wherever the batch is run again.
         """
         token = self._spec.base ^ mark.number
-        return not await connection.fetch(_MARK, mark.node, mark.kind, token)
+        if await connection.fetch(_MARK, mark.node, mark.kind, token, mark.fence):
+            return False
+        # The row is locked: it stays as it is.
+        if await connection.fetchval(_LAST_MARK, mark.node, mark.kind) != token:
+            raise Fenced
+        return True
 
     async def _finish_again(self, connection: Any, mark: Mark) -> Any:
         """The result of a batch that an earlier run has committed.

@@ -21,7 +21,17 @@ from homing.errors import (
     TooMany,
 )
 from homing.languages.sentences import say
-from homing.model import CauseKey, Delivery, Event, Finished, Order, Status, id_floor, show_id
+from homing.model import (
+    NOT_BOUND,
+    CauseKey,
+    Delivery,
+    Event,
+    Finished,
+    Order,
+    Status,
+    id_floor,
+    show_id,
+)
 from homing.policy.bulk import Counted, Group
 from homing.ports import DeliveryFilter, PastEvent, ReplayJob
 from homing.ports.admin import LAST_PLACE, EventPlace
@@ -42,7 +52,6 @@ NEWER_MAX = 100  # events of a key that a step looks at in its commit
 
 async def replay_one(tx: Tx, delivery_id: int, *, new: Delivery, node: int) -> Delivery:
     """Write ``new`` as a replay of a finished delivery."""
-    await tx.one("catalog_hold")
     # Pending is read first: a delivery moves from pending to history and so cannot be missed.
     if await tx.one("pending_by_id", id=delivery_id) is not None:
         raise StillPending
@@ -57,6 +66,7 @@ async def replay_one(tx: Tx, delivery_id: int, *, new: Delivery, node: int) -> D
         event_id=old.event_id,
         root_id=old.root_id,
     )
+    await tx.all("subscriptions_share", ids=[old.subscription_id])
     if old.subscription_id not in await _targets(tx, [delivery]):
         raise SubscriptionGone
     written = await _write(tx, [delivery], node=node, seen={})
@@ -79,7 +89,7 @@ async def replay_step(
     Also not if more events of a key came since ``seen`` than the commit looks at: the caller
     looks at them first.
     """
-    await tx.one("catalog_hold")
+    await tx.all("subscriptions_share", ids=sorted({it.subscription_id for it in new}))
     for tenant in sorted({it.tenant for it in new} | {job.filter.tenant or ""} - {""}):
         await tenant_moves.hold(tx, tenant)
     row = await tx.one("replay_job_hold", id=job.id)
@@ -173,9 +183,9 @@ async def save_replay(tx: Tx, job: ReplayJob) -> None:
 
     The deliveries that were listed at ``as_of`` are replayed once.
     """
-    await tx.one("catalog_lock")  # One at a time.
     if job.filter.tenant is not None:
         await erasures.refuse_while_erased(tx, job.filter.tenant)
+    await tx.one("name_lock", name=f"replays {job.filter.tenant or ''}")  # One at a time.
     listed_at = job.created_at if job.filter.as_of is None else job.filter.as_of
     found = await tx.all("replay_jobs_running")
     _check_running(found, job)
@@ -223,9 +233,9 @@ def _asks_the_same(one: ReplayJob, other: ReplayJob) -> bool:
 
 async def save_backfill(tx: Tx, job: ReplayJob) -> ReplayJob:
     """Store a backfill; raises Conflict if another one of its subscription is running."""
-    await tx.one("catalog_lock")  # One at a time.
     if job.filter.tenant is not None:
         await erasures.refuse_while_erased(tx, job.filter.tenant)
+    await tx.one("name_lock", name=f"replays {job.filter.tenant or ''}")  # One at a time.
     running = await tx.all("replay_jobs_running")
     for row in running:
         other = rows.replay_job(row)
@@ -238,9 +248,17 @@ async def save_backfill(tx: Tx, job: ReplayJob) -> ReplayJob:
                 )
             )
     _check_running(running, job)
-    stored = replace(job, upto_position=await acceptance.last(tx))
+    stored = replace(job, upto_position=NOT_BOUND)
     await tx.insert("replay_job", [rows.replay_job_row(stored)])
     return stored
+
+
+async def bound_backfill(tx: Tx, job_id: int) -> ReplayJob | None:
+    """Let a backfill take the events that are accepted by now: later ones have matched."""
+    upto = await acceptance.last(tx)
+    await tx.all("replay_job_bound", id=job_id, upto_position=upto, not_bound=NOT_BOUND)
+    row = await tx.one("replay_job_by_id", id=job_id)
+    return None if row is None else rows.replay_job(row)
 
 
 async def past_events(

@@ -160,13 +160,13 @@ async def _events(tx: Tx, *, before: int, bound_id: int, limit: int) -> int:
 
 
 async def _endpoints(tx: Tx, after_id: int, *, before: int, limit: int) -> tuple[int, int | None]:
-    await tx.one("catalog_hold")  # No subscription is created for an endpoint meanwhile.
     scanned = await tx.one("endpoints_scan", after_id=after_id, limit=limit)
     assert scanned is not None
     count, upto_id = scanned
     if not count:
         return 0, None
-    gone = await tx.all("endpoints_remove", after_id=after_id, upto_id=upto_id, before=before)
+    held = await tx.all("endpoints_hold", after_id=after_id, upto_id=upto_id, before=before)
+    gone = await tx.all("endpoints_remove", ids=[row[0] for row in held]) if held else []
     if gone:
         await tx.all("causes_of_removed", endpoint_ids=[row[0] for row in gone])
     return len(gone), upto_id if count == limit else None

@@ -48,6 +48,7 @@ from homing.store.catalog_versions import raise_catalog, raise_catalog_raw
 from homing.store.connect import connect
 from homing.store.encryption import FieldCipher, log_key
 from homing.store.erasures import hash_keys
+from homing.store.leases import Leases
 from homing.store.migrate import Execute
 from homing.store.move import DAYS_MAX, NotTheSame
 from homing.store.notices import read_target
@@ -422,7 +423,6 @@ class TenantMover:
         position = await other.db.run(acceptance.last) if step is MoveStep.ARRIVED else 0
 
         async def write(tx: Tx) -> int:
-            version = await raise_catalog(tx)
             await tx.all("tenant_move_lock", tenant=self._tenant)
             if step is MoveStep.ARRIVING:
                 await self._prepare_target(tx, was_there=was_there)
@@ -441,6 +441,8 @@ class TenantMover:
             if step is MoveStep.ARRIVED:
                 await acceptance.raise_above(tx, position)
                 await tx.all("keys_raise")  # The tenant's keys are valid here from now on.
+            version = await raise_catalog(tx)  # Nothing else changes a tenant that moves.
+            if step is MoveStep.ARRIVED:
                 raised = {"tenant": self._tenant, "version": version}
                 await tx.all("tenant_subscriptions_raise", **raised)
                 await tx.all("tenant_signing_keys_raise", **raised)
@@ -467,11 +469,11 @@ class TenantMover:
         """Remove the mark of a move that was given up: the tenant is served as before."""
 
         async def write(tx: Tx) -> None:
-            await raise_catalog(tx)
             await tx.all("tenant_move_lock", tenant=self._tenant)
             await tx.all("tenant_move_remove", tenant=self._tenant, id=move_id)
             await tx.all("tenant_move_ready_remove", move_id=move_id)
             await tx.all("tenant_progress_remove", tenant=self._tenant)
+            await raise_catalog(tx)
 
         await side.db.run(write)
 
@@ -498,7 +500,7 @@ class TenantMover:
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + READY_WAIT_S
         for side in (self._source, self._target):
-            while names := await side.db.run(_not_ready(move_id), read_only=True):
+            while names := await self._not_ready(side, move_id):
                 if loop.time() >= ends_at:
                     raise BadSetting(
                         f"These processes of {side.place} have not finished their attempts for"
@@ -507,6 +509,12 @@ class TenantMover:
                     )
                 await asyncio.sleep(READY_EVERY_S)
         self._progress(WAIT, 1, 1)
+
+    async def _not_ready(self, side: Side, move_id: str) -> list[str]:
+        """The processes that may still do something for the tenant; those that ended are fenced."""
+        if side.db.dialect == "postgres":
+            await Leases(side.db).fence_ended()
+        return await side.db.run(_not_ready(move_id), read_only=True)
 
     async def _known(self, side: Side, version: int) -> None:
         """Wait until every process has read a step after which it responds in another way.
@@ -566,15 +574,11 @@ class TenantMover:
         text = msgspec.msgpack.encode(note).hex()
 
         async def write(run: Execute) -> None:
-            version = None
-            if _HAS_VERSION & carried.keys():
-                version = await raise_catalog_raw(run, to.db.dialect)
+            versioned = [table for table in carried if table in _HAS_VERSION]
             for table, found in reversed(carried.items()):
                 columns = self._from.tables[table].columns
-                if version is not None and table in _HAS_VERSION:
-                    await to.insert(run, table, columns, _with_version(columns, found, version))
-                else:
-                    await to.insert(run, table, columns, found)
+                new = _with_version(columns, found, 0) if table in versioned else found
+                await to.insert(run, table, columns, new)
             await run(
                 "INSERT INTO tenant_move_progress (tenant, name, note)"  # noqa: S608
                 f" VALUES ({sign}1, {sign}2, {sign}3)"
@@ -583,6 +587,14 @@ class TenantMover:
                 unit.name,
                 text,
             )
+            version = await raise_catalog_raw(run, to.db.dialect) if versioned else 0
+            for table in versioned:
+                await run(
+                    f"UPDATE {table} SET version = {sign}1"  # noqa: S608
+                    f" WHERE tenant = {sign}2 AND version = 0",
+                    version,
+                    self._tenant,
+                )
 
         try:
             await self._target.db.raw(write)
@@ -719,8 +731,8 @@ class TenantMover:
         await self._remove(TenantRows(self._target.db, self._tenant, self._to.tables))
 
         async def write(tx: Tx) -> None:
-            await raise_catalog(tx)
             await tx.all("tenant_progress_remove", tenant=self._tenant)
+            await raise_catalog(tx)
 
         await self._target.db.run(write)
 

@@ -79,6 +79,7 @@ class Mark(NamedTuple):
     node: int
     kind: str
     number: int
+    fence: int = 0  # of a publish; raises Fenced if the process has a newer one
 
 
 class RunAgain(Exception):

@@ -28,9 +28,10 @@ from homing.engine.dispatch import Dispatcher
 from homing.engine.fleet.catalog_barrier import CatalogBarrier
 from homing.engine.fleet.notifications import PeerNotifier
 from homing.engine.settle import Settler
-from homing.errors import DatabaseBehind, HomingError
+from homing.errors import DatabaseBehind, HomingError, StoreUnavailable
 from homing.model import SPEC, id_floor, id_time
 from homing.policy.bucket_shares import BUCKETS, plan, ranges
+from homing.policy.quota import Spent
 from homing.ports import DatabaseTime, FleetState, FleetStore, Member, NotificationBus
 
 log = structlog.get_logger("homing.fleet")
@@ -110,17 +111,31 @@ class Fleet:
         self._peers = peers = PeerNotifier(parts.bus, me=self._me)
         peers.on_work, peers.on_changed = self._on_work, self._on_changed
         peers.on_topic = self._on_topic
-        self._barrier = CatalogBarrier(core, self._store, me=self._me, lease_ms=parts.lease_ms)
-        ownership = core.ownership
+        self._barrier = barrier = CatalogBarrier(
+            core, self._store, parts.bus, peers, me=self._me, lease_ms=parts.lease_ms
+        )
+        peers.on_acts = barrier.heard
+        ownership, self._grace = core.ownership, core.grace
         ownership.notify_owner, ownership.notify_owner_of_change = peers.work, peers.changed
-        ownership.notify_peers, ownership.wait_for_peers = peers.topic, self._barrier.wait
+        ownership.notify_peers, self._grace.wait_for_peers = peers.topic, barrier.wait
+        self._grace.tell = barrier.tell
+        self._grace.act_again = self._grace.end_doubt = self._act_again
         self._settler = settler
         settler.on_lost = self.lose
         self._losses = losses
         settler.on_behind = self.behind
+        self._left = False
+        self._take_spent: Callable[[], list[Spent]] = list
+        self._changes_unread = self._reads_changes = False
         self._version_seen = 0  # the highest version of the catalog that was lost
         core.catalog.on_lost = self._catalog_lost
         self.topics["commit_losses"] = lambda: self._spawn(losses.read_again())
+
+    def share_quotas(
+        self, take: Callable[[], list[Spent]], add: Callable[[Iterable[Spent]], None]
+    ) -> None:
+        """Tell the others once a second what of the quotas was used here, and count their uses."""
+        self._take_spent, self._peers.on_spent = take, add
 
     async def start(self) -> None:
         """Join the fleet and take a share; raises StoreUnavailable."""
@@ -167,8 +182,9 @@ class Fleet:
             if standing.time.round_ns <= ROUND_MAX_NS:
                 self._parts.on_clock(standing.time)
             self._compare_leases(standing)
-            if asked_at >= self._ownership.good_until:  # No process waited for this one to read.
-                await self._refresh()
+            if asked_at >= self._ownership.good_until or not standing.acts:
+                await self._barrier.act()  # No process waited for this one to read.
+                self.on_tidy()
             self._ownership.extend(asked_at + self._parts.lease_ms * 9 // 10)
             await self._share(standing)
         log.debug(
@@ -178,6 +194,15 @@ class Fleet:
         )
         self._dispatcher.pump()
         self._read_soon()
+
+    async def _act_again(self, fence: int) -> None:
+        """Begin to act again after a publish with this fence was refused, or had no reply."""
+        if self._left:
+            raise StoreUnavailable("This process has left the fleet.")
+        if self._grace.fence == fence:
+            await self._beat_once()
+        if self._grace.fence == fence:
+            await self._barrier.act()
 
     def _compare_leases(self, standing: FleetState) -> None:
         """Compare the buckets of this process with the leases in the store."""
@@ -270,7 +295,7 @@ class Fleet:
                     async with self._changing:
                         version = max(self._catalog.version, self._version_seen)
                         await self._store.heal(self._me, epochs=epochs, catalog=version)
-                    await self._barrier.catch_up()
+                    await self._barrier.act()
                     await self._losses.write()
                 except HomingError as error:
                     self._add_to_heal(epochs)
@@ -403,19 +428,29 @@ class Fleet:
         if topic == "leases":
             self._wake.set()
         elif topic == "catalog":
-            self._spawn(self._refresh())
+            self._changes_unread = True
+            if not self._reads_changes:
+                self._reads_changes = True
+                self._spawn(self._read_changes())
         elif topic.startswith("bucket."):
             for queue in self._dispatcher.in_buckets([int(topic[7:])]):
                 self._on_changed(queue.endpoint.bucket, queue.endpoint.id)
         elif topic in self.topics:
             self.topics[topic]()
 
-    async def _refresh(self) -> None:
+    async def _read_changes(self) -> None:
+        """Read the catalog; changes that are notified meanwhile are read together."""
         try:
-            await self._barrier.catch_up()
-        except HomingError as error:
-            log.debug("the catalog cannot be read", error=str(error))
-        self.on_tidy()
+            while self._changes_unread:
+                self._changes_unread = False
+                try:
+                    await self._catalog.refresh()
+                except HomingError as error:
+                    log.debug("the catalog cannot be read", error=str(error))
+                self._barrier.tell()
+                self.on_tidy()
+        finally:
+            self._reads_changes = False
 
     def _gap(self) -> None:
         """Poll everything soon: notifications may have been lost for a while."""
@@ -427,6 +462,8 @@ class Fleet:
     async def _poll(self) -> None:
         while True:
             await asyncio.sleep(POLL_EVERY_MS / 1000)
+            if spent := self._take_spent():
+                self._peers.spent(spent)
             try:
                 await self._poll_once()
             except HomingError as error:
@@ -443,7 +480,8 @@ class Fleet:
                 changed = version != before.get(topic, 0)
             if changed:
                 self._on_topic(topic)
-        await self._barrier.report()
+        self._barrier.tell()
+        await self._barrier.store()
         self._read_soon()
         if self._polls % RECENT_EVERY == 0:
             await self._find_recent()
@@ -501,7 +539,10 @@ class Fleet:
 
     async def leave(self) -> None:
         """Leave the fleet. The store is notified first, because tasks may end slowly."""
+        self._left = True
         tasks = [task for task in self._tasks if task.cancel()]
+        self._barrier.stop()
+        self._grace.stop()
         try:  # After this, heartbeats and takes that are still under way are refused.
             await self._store.leave(self._me)
         except HomingError as error:

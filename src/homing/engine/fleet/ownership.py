@@ -8,7 +8,7 @@ this process, that is before another process may take the buckets.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 
 from homing.policy.bucket_shares import BUCKETS
 
@@ -17,10 +17,6 @@ FOR_EVER = 1 << 62
 
 def _no_other_owner(_bucket: int, _endpoint_id: int, _due_at: int = 0, _position: int = 0) -> None:
     raise AssertionError("an embedded process owns every bucket")
-
-
-async def _no_peers(_version: int) -> None:
-    """An embedded process has no peers to wait for."""
 
 
 class BucketOwnership:
@@ -37,7 +33,6 @@ class BucketOwnership:
         self.notify_owner: Callable[..., None] = _no_other_owner
         self.notify_owner_of_change: Callable[[int, int], None] = _no_other_owner
         self.notify_peers: Callable[[str], None] = lambda _topic: None
-        self.wait_for_peers: Callable[[int], Awaitable[None]] = _no_peers  # to act on a version
 
     def fence(self, bucket: int) -> int:
         """The epoch under which a write to this bucket is made; 0: none is needed."""

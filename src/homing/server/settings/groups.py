@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from homing.languages.sentences import say
-from homing.model import NODE_BITS
+from homing.model import NODES
 from homing.policy.egress import NO_FILES, IdentityPaths, Proxy
 from homing.policy.event_check_rules import Check, CheckRules, Unknown
 from homing.policy.health import HealthRules
@@ -43,7 +43,6 @@ DATABASE_FILE = "homing.db"  # in the data directory
 ADMIN_KEY_FILE = "admin.key"  # in the data directory
 ENCRYPTION_KEY_FILE = "secret.key"  # in the data directory
 MIB = 1024 * 1024
-NODES = 1 << NODE_BITS
 PROCESSES_MAX = 64  # A fleet has 128 node numbers, and a process that is started again needs two.
 RETENTION_DAYS_MAX = 3_650
 
@@ -527,7 +526,7 @@ class TenantsSettings(Struct, frozen=True, kw_only=True):
     publish_per_second: Annotated[
         int,
         _number(
-            "Events per second that a tenant may publish, per process; 0: no limit.",
+            "Events per second that a tenant may publish; 0: no limit.",
             0,
             _COUNT_MAX,
             "events",
@@ -548,7 +547,7 @@ class TenantsSettings(Struct, frozen=True, kw_only=True):
     changes_per_minute: Annotated[
         int,
         _number(
-            "Changing calls that the keys and people of a tenant may make in a minute, per process;"
+            "Changing calls that the keys and people of a tenant may make in a minute;"
             " 0: no limit. Each call leaves entries in the audit log.",
             0,
             _COUNT_MAX,
@@ -653,9 +652,10 @@ class FleetSettings(Struct, frozen=True, kw_only=True):
         str,
         _text(
             "The numbers from which processes take theirs; a number is part of every id that a"
-            " process makes. Installations between which tenants move need different ones.",
+            " process makes. The first 64 make ids fastest. Installations between which tenants"
+            " move need different ones.",
             f"first-last, like 0-31, from 0 to {NODES - 1}",
-            form=r"\d{1,3}-\d{1,3}\Z",
+            form=r"\d{1,4}-\d{1,4}\Z",
         ),
     ] = f"0-{NODES - 1}"
     on_lost_commits: Annotated[

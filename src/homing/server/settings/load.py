@@ -19,11 +19,12 @@ import msgspec
 from msgspec import Struct
 
 from homing.errors import BadSetting, Invalid
+from homing.model import NODES
 from homing.policy.fair import fair_problem
 from homing.policy.health import HealthRules
 from homing.policy.payload_fields import path_problem
 from homing.policy.url import parse_url
-from homing.server.settings.groups import NODES, NoticeSettings, Settings
+from homing.server.settings.groups import NoticeSettings, Settings
 from homing.server.settings.kubernetes import is_injected
 from homing.server.settings.reach import WrongReach
 from homing.server.settings.tables import (

@@ -79,8 +79,8 @@ class _Due(Struct, array_like=True):
 
 class _Publish(Struct, array_like=True):
     requests: list[list[NewEvent]]
-    catalog_version: int
     number: int
+    fence: int = 0
 
 
 _encode = Encoder().encode
@@ -141,8 +141,8 @@ def encode_call(call: Call) -> bytes:
 def _decode_call(number: int, kind: int, content: memoryview) -> Call:
     if kind == _PUBLISH:
         it = _decode_publish(content)
-        versions = {"catalog_version": it.catalog_version, "number": it.number}
-        return Call(number, "flow", "publish", (it.requests,), versions)
+        numbers = {"number": it.number, "fence": it.fence}
+        return Call(number, "flow", "publish", (it.requests,), numbers)
     if kind == _SETTLE:
         return Call(number, "flow", "settle", (_decode_settle(content),), {})
     return Call(number, *pickle.loads(content))  # noqa: S301 - the parent process wrote it

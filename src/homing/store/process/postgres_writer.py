@@ -57,11 +57,9 @@ class OffloadedFlow(Flow):
         self._writer = writer
 
     async def publish(
-        self, requests: Sequence[Sequence[NewEvent]], *, catalog_version: int, number: int
+        self, requests: Sequence[Sequence[NewEvent]], *, number: int, fence: int = 0
     ) -> Published:
-        published = await self._writer.call(
-            "flow", "publish", requests, catalog_version=catalog_version, number=number
-        )
+        published = await self._writer.call("flow", "publish", requests, number=number, fence=fence)
         return cast("Published", published)
 
     async def settle(self, batch: SettleBatch) -> SettleResult:

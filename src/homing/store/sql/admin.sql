@@ -1,5 +1,5 @@
--- Commands of people. A transaction that changes subscriptions, or writes deliveries of one, locks the
--- catalog's row first, so that nothing is written for a subscription that was just deleted.
+-- Commands of people. A transaction that changes subscriptions locks their rows first and the catalog's
+-- row last. One that writes deliveries of a subscription shares the lock of its row.
 
 -- name: commit_loss_add
 INSERT INTO commit_loss (id, noticed_at, process, kind, from_at, upto_at)
@@ -36,19 +36,21 @@ WHERE id = 1 RETURNING version;
 -- name: catalog_base
 SELECT base FROM catalog WHERE id = 1;
 
--- name: catalog_hold [sqlite]
--- Subscriptions do not change until the commit.
-SELECT version FROM catalog WHERE id = 1;
-
--- name: catalog_hold [postgres]
-SELECT hold_catalog();
-
 -- name: catalog_lock [sqlite]
--- Before the version is raised: waits for transactions that hold the catalog.
+-- There is one writer.
 SELECT 1;
 
 -- name: catalog_lock [postgres]
+-- Before the version is raised: a publish of an older release holds it.
 SELECT pg_advisory_xact_lock(7239140553);
+
+-- name: subscriptions_share [sqlite]
+-- There is one writer.
+SELECT id FROM subscription WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY id;
+
+-- name: subscriptions_share [postgres]
+-- Until the commit these subscriptions do not change.
+SELECT id FROM subscription WHERE id = ANY(:ids::bigint[]) ORDER BY id FOR SHARE;
 
 -- name: name_lock [sqlite]
 -- There is one writer.
@@ -64,10 +66,26 @@ SELECT version FROM subscription WHERE version > :version AND tenant = :tenant A
 ORDER BY version LIMIT 1;
 
 -- name: subscriptions_since
-SELECT {subscription} FROM subscription WHERE version > :version ORDER BY version, id;
+-- Uses the index on versions.
+SELECT {subscription} FROM subscription WHERE (version, id) > (:version, :after_id)
+ORDER BY version, id LIMIT :limit;
 
 -- name: subscription_by_id
 SELECT {subscription} FROM subscription WHERE id = :id;
+
+-- name: subscription_hold [sqlite]
+SELECT {subscription} FROM subscription WHERE id = :id;
+
+-- name: subscription_hold [postgres]
+-- Waits for steps that write deliveries of the subscription, and for other changes of it.
+SELECT {subscription} FROM subscription WHERE id = :id FOR UPDATE;
+
+-- name: subscriptions_raise [sqlite]
+UPDATE subscription SET version = :version WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: subscriptions_raise [postgres]
+-- The change that has just been given this version has locked them.
+UPDATE subscription SET version = :version WHERE id = ANY(:ids::bigint[]);
 
 -- name: subscription_replace
 UPDATE subscription SET {subscription=} WHERE id = :id;
@@ -101,6 +119,9 @@ UPDATE event_type SET
     updated_at = :updated_at, version = :version
 WHERE tenant = :tenant AND name = :name;
 
+-- name: event_type_raise
+UPDATE event_type SET version = :version WHERE tenant = :tenant AND name = :name;
+
 -- name: event_type_remove
 DELETE FROM event_type WHERE tenant = :tenant AND name = :name;
 
@@ -128,8 +149,12 @@ WHERE tenant = :tenant AND name > :after_name ORDER BY tenant, name LIMIT :limit
 -- All types of a tenant with their texts, whose size has a limit.
 SELECT {event_type} FROM event_type WHERE tenant = :tenant ORDER BY name;
 
--- name: endpoint_of_url
+-- name: endpoint_of_url [sqlite]
 SELECT id FROM endpoint WHERE tenant = :tenant AND url = :url;
+
+-- name: endpoint_of_url [postgres]
+-- Until the commit retention does not remove it.
+SELECT id FROM endpoint WHERE tenant = :tenant AND url = :url FOR KEY SHARE;
 
 -- name: endpoint_made [sqlite]
 -- What is accepted later is fresh; what a changed URL brings is not.

@@ -93,6 +93,15 @@ DELETE FROM erasure WHERE id IN (
     SELECT id FROM erasure WHERE id < :bound_id AND finished_at < :before ORDER BY id LIMIT :limit
 ) RETURNING id;
 
+-- name: erasure_hold [sqlite]
+SELECT id FROM erasure WHERE id = :id;
+
+-- name: erasure_hold [postgres]
+SELECT id FROM erasure WHERE id = :id FOR UPDATE;
+
+-- name: erasure_bound
+UPDATE erasure SET upto_position = :upto_position WHERE id = :id AND upto_position = :not_bound;
+
 -- name: erasure_hide
 -- Processes that have read this version of the catalog hold nothing of it in memory.
 UPDATE erasure SET version = :version, more = :more WHERE id = :id AND version = 0;

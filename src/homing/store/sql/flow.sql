@@ -456,11 +456,24 @@ UPDATE history SET arrived = 1 WHERE id = ANY(:id::bigint[]) AND status = 'cance
 
 -- name: last_mark
 -- The number of the last batch of a process; after a failover that lost commits, an earlier one.
-SELECT number FROM batch_mark WHERE node = :node AND kind = :kind;
+SELECT number, fence FROM batch_mark WHERE node = :node AND kind = :kind;
 
 -- name: mark_batch
-INSERT INTO batch_mark (node, kind, number) VALUES (:node, :kind, :number)
+INSERT INTO batch_mark (node, kind, number, fence) VALUES (:node, :kind, :number, :fence)
 ON CONFLICT (node, kind) DO UPDATE SET number = excluded.number;
+
+-- name: fence_raise [sqlite]
+-- Waits for the batches of this node that are being written, and refuses those with an older number.
+INSERT INTO batch_mark (node, kind, number, fence)
+SELECT :node, kind, 0, (SELECT coalesce(max(fence), 0) + 1 FROM batch_mark WHERE node = :node)
+FROM (SELECT 'publish' AS kind UNION ALL SELECT 'settle') WHERE true
+ON CONFLICT (node, kind) DO UPDATE SET fence = excluded.fence RETURNING fence;
+
+-- name: fence_raise [postgres]
+INSERT INTO batch_mark (node, kind, number, fence)
+SELECT :node::integer, kind, 0, (SELECT coalesce(max(fence), 0) + 1 FROM batch_mark WHERE node = :node::integer)
+FROM unnest('{publish,settle}'::text[]) AS kind
+ON CONFLICT (node, kind) DO UPDATE SET fence = excluded.fence RETURNING fence;
 
 -- name: settled_already
 -- Whether this batch was committed before, by a writer process that ended before it replied.

@@ -20,31 +20,50 @@ SELECT 1 FROM (SELECT pg_advisory_xact_lock(7239140554)) AS held;
 SELECT {process} FROM process ORDER BY id;
 
 -- name: process_replace
--- The node number that was left longest ago goes to a new process.
+-- A node number that has rested goes to a new process.
 DELETE FROM process WHERE node = :node;
 
 -- name: process_renew
 -- A late heartbeat of a process that has left does not renew it.
 UPDATE process SET delivers = :delivers, expires_at = :expires_at
-WHERE id = :id AND delivers >= 0 RETURNING id;
+WHERE id = :id AND delivers >= 0 RETURNING id, catalog_version;
 
 -- name: processes_shorten
 -- Shortens leases that end later than any heartbeat can have set. A live process renews its own.
 UPDATE process SET expires_at = :until WHERE expires_at > :max_expires_at;
 
--- name: process_knows
-UPDATE process SET catalog_version = :version
-WHERE id = :id AND coalesce(catalog_version, -1) < :version;
+-- name: process_acts
+-- From now on changes wait for this process. NULL: they do not.
+UPDATE process SET catalog_version = 0
+WHERE id = :id AND delivers >= 0 AND expires_at > :now RETURNING node;
 
--- name: processes_behind
--- Without processes whose heartbeat has stopped: they have stopped sending, and read the catalog
--- before they send again.
-SELECT name FROM process
-WHERE delivers = 1 AND expires_at > :now AND catalog_version < :version AND id <> :but ORDER BY id;
+-- name: process_knows
+-- The process acts on this version. One that was fenced meanwhile stays fenced.
+UPDATE process SET catalog_version = :version WHERE id = :id AND catalog_version < :version;
+
+-- name: processes_acting
+-- The processes that changes wait for, whether their heartbeat has stopped or not.
+SELECT id, name, catalog_version, expires_at FROM process
+WHERE catalog_version IS NOT NULL AND id <> :but ORDER BY id;
+
+-- name: processes_ended [sqlite]
+-- Those of them whose heartbeat has stopped, and this one.
+SELECT id, node FROM process
+WHERE catalog_version IS NOT NULL AND (expires_at <= :now OR id = :late) ORDER BY id;
+
+-- name: processes_ended [postgres]
+-- A heartbeat at this moment waits, and so does a process that begins to act again.
+SELECT id, node FROM process
+WHERE catalog_version IS NOT NULL AND (expires_at <= :now OR id = :late) ORDER BY id
+FOR UPDATE SKIP LOCKED;
+
+-- name: process_fenced
+UPDATE process SET catalog_version = NULL WHERE id = :id;
 
 -- name: process_leave
 -- Below 0: it has left, and is not renewed.
-UPDATE process SET delivers = -1, expires_at = :now WHERE id = :id;
+UPDATE process SET delivers = -1, expires_at = :now, catalog_version = NULL
+WHERE id = :id AND delivers >= 0 RETURNING node;
 
 -- name: process_hold [sqlite]
 -- Locks a process while it takes buckets. No row means that it has left and takes none.

@@ -18,6 +18,9 @@ SELECT s.id, e.id, e.bucket, s.settings
 FROM subscription s JOIN endpoint e ON e.id = s.endpoint_id
 WHERE s.id = ANY(:ids::bigint[]) AND s.deleted_at IS NULL;
 
+-- name: replay_job_bound
+UPDATE replay_job SET upto_position = :upto_position WHERE id = :id AND upto_position = :not_bound;
+
 -- name: replay_job_by_id
 SELECT {replay_job} FROM replay_job WHERE id = :id;
 

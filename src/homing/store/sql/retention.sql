@@ -104,12 +104,36 @@ SELECT count(*), max(id) FROM (
     SELECT id FROM endpoint WHERE id > :after_id ORDER BY id LIMIT :limit
 ) AS scanned;
 
--- name: endpoints_remove
--- Endpoints that nothing refers to any more, by seeks alone.
+-- name: endpoints_hold [sqlite]
+-- Endpoints without a subscription.
+SELECT e.id FROM endpoint e
+WHERE e.id > :after_id AND e.id <= :upto_id AND e.created_at < :before AND e.since < :before
+AND NOT EXISTS (SELECT 1 FROM subscription s WHERE s.endpoint_id = e.id);
+
+-- name: endpoints_hold [postgres]
+-- Endpoints without a subscription. One that a new subscription takes at this moment is left out; a
+-- later one waits, and makes an endpoint of its own.
+SELECT e.id FROM endpoint e
+WHERE e.id > :after_id AND e.id <= :upto_id AND e.created_at < :before AND e.since < :before
+AND NOT EXISTS (SELECT 1 FROM subscription s WHERE s.endpoint_id = e.id)
+FOR UPDATE OF e SKIP LOCKED;
+
+-- name: endpoints_remove [sqlite]
+-- Those of them that nothing refers to any more, by seeks alone.
 DELETE FROM endpoint WHERE id IN (
     SELECT e.id FROM endpoint e
-    WHERE e.id > :after_id AND e.id <= :upto_id
-    AND e.created_at < :before AND e.since < :before
+    WHERE e.id IN (SELECT value FROM json_each(:ids))
+    AND NOT EXISTS (SELECT 1 FROM subscription s WHERE s.endpoint_id = e.id)
+    AND NOT EXISTS (SELECT 1 FROM pending p WHERE p.endpoint_id = e.id)
+    AND NOT EXISTS (SELECT 1 FROM cleanup_job c WHERE c.endpoint_id = e.id)
+    AND NOT EXISTS (SELECT 1 FROM history h WHERE h.endpoint_id = e.id)
+) RETURNING id;
+
+-- name: endpoints_remove [postgres]
+-- A subscription that was created before the endpoints were locked is seen by this statement.
+DELETE FROM endpoint WHERE id IN (
+    SELECT e.id FROM endpoint e
+    WHERE e.id = ANY(:ids::bigint[])
     AND NOT EXISTS (SELECT 1 FROM subscription s WHERE s.endpoint_id = e.id)
     AND NOT EXISTS (SELECT 1 FROM pending p WHERE p.endpoint_id = e.id)
     AND NOT EXISTS (SELECT 1 FROM cleanup_job c WHERE c.endpoint_id = e.id)

@@ -44,9 +44,9 @@ DELETE FROM tenant_move_ready WHERE move_id = :move_id;
 SELECT :move_id LIMIT 0;
 
 -- name: tenant_move_not_ready [postgres]
--- Without processes whose heartbeat has stopped: what they still write is refused.
+-- Without processes that are fenced: the events that they still write are refused.
 SELECT name FROM process p
-WHERE p.expires_at > (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+WHERE (p.catalog_version IS NOT NULL OR p.expires_at > (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
 AND NOT EXISTS (SELECT 1 FROM tenant_move_ready r WHERE r.move_id = :move_id AND r.process = p.id)
 ORDER BY id;
 
