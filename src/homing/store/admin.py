@@ -641,7 +641,6 @@ class Admin:
         audit: AuditDraft | None = None,
     ) -> Erasure:
         await begin_change(tx, new.tenant)
-        await erasures.hold(tx, new.tenant)
         asked = replace(new, upto_position=NOT_BOUND)
         begun, known = await erasures.same_as(tx, asked, key=key, earlier=earlier)
         if known and new.kind is not ErasureKind.TENANT:

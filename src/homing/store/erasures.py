@@ -20,6 +20,7 @@ from homing.policy.hash_keys import HashKey
 from homing.ports import CleanupStep
 from homing.ports.erasures import Erasable, Erasure, ErasureKind, TenantChanges
 from homing.store import order, pull_streams, rows, tenant_moves
+from homing.store.catalog_versions import begin_change
 from homing.store.tenant_rows import LINKS, UNITS, AtOnce, OfEndpoint, OfTenant
 from homing.store.tx import Row, Tx
 from homing.store.writes import LedgerChange, add_to_ledger
@@ -66,18 +67,13 @@ def covers(hidden: Mapping[str, int], tenant: str, position: int) -> bool:
     return position <= hidden.get(tenant, -1)
 
 
-async def hold(tx: Tx, tenant: str) -> None:
-    """Begin no erasure of this tenant, or make none of its objects, until the commit."""
-    await tx.one("name_lock", name=f"objects of {tenant}")
-
-
 async def refuse_while_erased(tx: Tx, tenant: str) -> None:
     """Raises Conflict while everything of a tenant is being erased.
 
     Whatever makes an object of a tenant calls this first: so all its objects that are there while
     it is erased are part of the erasure.
     """
-    await hold(tx, tenant)
+    await begin_change(tx, tenant)
     if tenant in await being_erased(tx):
         raise Conflict(
             say("The tenant {tenant} is being erased: try again when that is done.", tenant=tenant)
