@@ -66,6 +66,7 @@ class OutageChecks:
         self._fades_at: int | None = None
         self._hosts: dict[str, _Trouble] = {}
         self._responded_at = 0
+        self._succeeded_at: dict[int, int] = {}  # by endpoint, in this life
         self._opened_at = 0  # an outage may have ended then
         self._canaries = 0
         self.cut: Cut | None = None
@@ -98,7 +99,12 @@ class OutageChecks:
     def _recent(self, now: int) -> list[EndpointModel]:
         """All that the engine may call healthy, with whatever time it has been paused."""
         known = self._reference.endpoints.values()
-        return [it for it in known if (it.last_success_at or 0) >= now - LONG_AGO_MS]
+        return [
+            it
+            for it in known
+            # A success counts when it has come, and not only when it is settled.
+            if max(it.last_success_at or 0, self._succeeded_at.get(it.id, 0)) >= now - LONG_AGO_MS
+        ]
 
     def end(self) -> None:
         if self.cut is not None:
@@ -113,6 +119,7 @@ class OutageChecks:
         self._maybe_down.clear()
         self._failed.clear()
         self._hosts.clear()
+        self._succeeded_at.clear()
         self._evidence_at = self._fades_at = self.cut = None
         self._canaries = self._opened_at = 0
 
@@ -187,6 +194,7 @@ class OutageChecks:
     def _code(self, flight: Flight, host: str, now: int, *, dialled: bool) -> None:
         before, self._responded_at = self._responded_at, now
         if 200 <= (flight.code or 0) <= 299:
+            self._succeeded_at[flight.endpoint_id] = now
             self._down.discard(flight.endpoint_id)
             self._maybe_down.discard(flight.endpoint_id)
         self._noted.discard(flight.endpoint_id)  # It lives: when it fails again, it falls anew.
