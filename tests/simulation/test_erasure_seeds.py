@@ -14,7 +14,6 @@ KNOWN = {
     "deliveries in memory are not forgotten": 29,
     "a probe that was chosen before is sent": 22,
     "an interrupted erasure is never finished": 0,
-    "a replay is made of an erased event": 82,
     "the subscriptions of an erased tenant are still used": 3,
 }
 ERASE, STORE = "homing.engine.erase", "homing.store.erasures"
@@ -82,12 +81,6 @@ BUGS: dict[str, Change] = {
         "Eraser._run_all",
         "await self._admin.finish_erasure(it, now=now)",
         "await self._admin.finish_erasure(await self.get(it.id), now=now)",
-    ),
-    "a replay is made of an erased event": replace(
-        "homing.store.replays",
-        "_write",
-        "it.event_id in events and (target := targets.get(it.subscription_id))",
-        "(target := targets.get(it.subscription_id))",
     ),
 }
 
