@@ -772,7 +772,7 @@ class Checker(Watch):
         )
         self._walk_again(sub.id)
         sub.now, sub.changed, sub.responded = result, self._change(memory), False
-        sub.gone_upto = NOT_BOUND
+        sub.gone_upto, sub.by_receiver = NOT_BOUND, result.version
         reference.unsure.add(result.endpoint_id)
         reference.counts["subscription_gone"] += 1
         reference.say(f"gone {sub.id} at {result.url}")
@@ -789,7 +789,7 @@ class Checker(Watch):
             return  # Another process was first, or a person has activated it.
         self._walk_again(sub.id)
         sub.now, sub.changed, sub.responded = result, self._change(memory), False
-        sub.gone_upto = self.reference.acceptance.last
+        sub.gone_upto, sub.by_receiver = self.reference.acceptance.last, result.version
         self.reference.say(f"bound {sub.id}")
 
     def _done_delete_subscription(

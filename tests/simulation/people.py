@@ -133,8 +133,11 @@ class People:
     def _known(self, subscription_id: int) -> None:
         """What was answered is acted on from then on, by all."""
         sub = self._reference.subs[subscription_id]
-        sub.responded, sub.answered = True, sub.now.version
         told = self._reference.lives[self._asked].catalog[subscription_id]
+        if told != sub.now and sub.now.version == sub.by_receiver:
+            sub.answered = told.version  # A 410 has changed it since; nobody was told of that.
+            return
+        sub.responded, sub.answered = True, sub.now.version
         self._reference.must(
             told == sub.now,
             "S9",

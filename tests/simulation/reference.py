@@ -61,6 +61,7 @@ class Sub:
     answered: int = 0  # the version of the last change that a person was told of
     left: set[int] = field(default_factory=set)  # endpoints that it was at
     gone_upto: int = 0  # the position of the last delivery when a 410 set it inactive
+    by_receiver: int = 0  # the version of the last change that a 410 made
     wants_since: int = 0  # when it was last changed in what it wants, or where it is
     waits_since: int = 0  # since when its deliveries with a key wait as they do
     pauses: list[tuple[int, int | None]] = field(default_factory=list)  # begin and end of each

@@ -99,7 +99,9 @@ async def replay_step(
     if stored.state != RUNNING or stored.after_id != job.after_id:
         return False
     # The clock of another process, which ran the job before, may have been ahead.
-    new = [replace(it, due_at=max(it.due_at, stored.made_at + 1)) for it in new]
+    new = [
+        it if it.due_at >= stored.made_at else replace(it, due_at=stored.made_at + 1) for it in new
+    ]
     missing = await _missing(tx, new) if job.filter.backfill else new
     written = await _write(tx, missing, node=node, seen=seen)
     if written is None:
