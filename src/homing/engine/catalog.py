@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import TypeVar
 
 import structlog
 from msgspec.structs import replace
@@ -33,10 +34,20 @@ from homing.ports import CATALOG_GAP, AdminStore, CatalogNotes
 from homing.ports.erasures import TenantChanges
 from homing.ports.tenant_moves import TenantMove
 
+T = TypeVar("T")
+
 log = structlog.get_logger("homing.catalog")
 
-PAGE = 200  # subscriptions that are read, and whose secrets are opened, in one turn of the loop
+PAGE = 100  # subscriptions that are read, and whose secrets are opened, in one turn of the loop
 TURN = 100  # subscriptions that are added or replaced in one turn
+
+
+async def _in_turns(items: Sequence[T]) -> AsyncIterator[T]:
+    """Each of them, in several turns of the loop."""
+    for number, item in enumerate(items, 1):
+        yield item
+        if not number % TURN:
+            await asyncio.sleep(0)
 
 
 class Catalog:
@@ -183,7 +194,8 @@ class Catalog:
         if version != self.version:  # The first erasure raises it from 0.
             erased = await self._tenant_changes(self.version)
         changed = await self._subscriptions_since(self.version)
-        if any(it.version >= version + CATALOG_GAP for it in changed):  # A failover in between.
+        newest = changed[-1].version if changed else 0  # They are read in the order of versions.
+        if newest >= version + CATALOG_GAP:  # A failover in between.
             await self._refresh()
             return
         moved = [] if erased is None else self._note_moves(erased.moves)
@@ -234,10 +246,8 @@ class Catalog:
         A publish in between may be matched with some of them: nobody was told yet that this
         process acts on their changes.
         """
-        for number, subscription in enumerate(subscriptions, 1):
+        async for subscription in _in_turns(subscriptions):
             self._put(subscription)
-            if not number % TURN:
-                await asyncio.sleep(0)
 
     def _follows(self, version: int) -> bool:
         """Whether only changes lie between the version that is known and this one."""
@@ -254,9 +264,10 @@ class Catalog:
         keys = await self._admin.signing_keys_since(0)
         notes = await self._admin.catalog_notes(0)
         await self._know_policies(subscriptions)
-        there = {it.id for it in subscriptions}
-        gone = [it for it in self._by_id.values() if it.id not in there]
-        await self._put_all([replace(it, deleted_at=it.updated_at) for it in gone])
+        there = {it.id async for it in _in_turns(subscriptions)}
+        known = list(self._by_id)  # Not the old values: they would all be freed in one turn.
+        gone = [self._by_id[it] async for it in _in_turns(known) if it not in there]
+        await self._put_all([replace(it, deleted_at=it.updated_at) async for it in _in_turns(gone)])
         moved = self._note_moves(erased.moves)
         await self._put_all(subscriptions)
         self._forget_erased(erased)
@@ -280,7 +291,11 @@ class Catalog:
         """
         if self.schedules is None:
             return
-        names = {it.policy for it in subscriptions if it.policy and it.deleted_at is None}
+        names = {
+            it.policy
+            async for it in _in_turns(subscriptions)
+            if it.policy and it.deleted_at is None
+        }
         lacking = names - self.schedules.keys()
         if not lacking:
             return
