@@ -11,8 +11,8 @@ import pytest
 from cli.terminal import Terminal
 from client.hooks import hook
 from homing.policy.bucket_shares import BUCKETS
+from homing.store.at_work import at_work
 from homing.store.inspect import inspect_fleet
-from homing.store.move import at_work
 from homing_client import Homing
 from postgres import Server
 

@@ -264,7 +264,7 @@ def _file(address: str) -> Path:
 
 async def _open(address: str, *, must_exist: bool) -> SqliteDb | PostgresDb:
     """A database that no server uses; raises Usage or DataInUse."""
-    from homing.store.move import at_work
+    from homing.store.at_work import at_work
     from homing.store.postgres import PostgresDb
     from homing.store.sqlite import SqliteDb
 

@@ -17,10 +17,9 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from homing.errors import BadSetting, HomingError, StoreUnavailable
+from homing.errors import BadSetting, HomingError
 from homing.model import id_floor
 from homing.store import acceptance
-from homing.store.connect import connect
 from homing.store.migrate import (
     MOVE_TABLE,
     MOVED,
@@ -31,7 +30,6 @@ from homing.store.migrate import (
     moved_to,
 )
 from homing.store.partitions import DAY_MS, PARTED, make_days
-from homing.store.postgres_refusals import CONNECTION_ERRORS, refusal_text
 from homing.store.tx import Row
 
 BATCH_ROWS = 2_000
@@ -307,18 +305,6 @@ _POSTGRES_COLUMNS = """
 """
 
 
-# Behind a pooler, sessions do not have the name of Homing: processes are found by heartbeats.
-_PROCESSES = """
-    SELECT name FROM process
-    WHERE expires_at > (extract(epoch FROM clock_timestamp()) * 1000)::bigint ORDER BY id
-"""
-_SESSIONS = """
-    SELECT DISTINCT application_name FROM pg_stat_activity
-    WHERE datname = current_database() AND application_name LIKE 'homing%'
-    AND pid <> pg_backend_pid()
-"""
-
-
 class Table(NamedTuple):
     """A table with its columns and its primary key."""
 
@@ -343,19 +329,3 @@ async def tables_of(db: RawSql) -> dict[str, Table]:
         return found
 
     return await db.raw(read)
-
-
-async def at_work(dsn: str) -> list[str]:
-    """The processes of Homing on this PostgreSQL, by heartbeats, or else by sessions."""
-    try:
-        connection = await connect(dsn, statement_cache_size=0)
-        try:
-            if await connection.fetchval("SELECT to_regclass('process') IS NOT NULL"):
-                found = [str(row[0]) for row in await connection.fetch(_PROCESSES)]
-                if found:
-                    return found
-            return [str(row[0]) for row in await connection.fetch(_SESSIONS)]
-        finally:
-            await connection.close(timeout=5)
-    except CONNECTION_ERRORS as error:
-        raise StoreUnavailable(refusal_text(error, dsn)) from error
