@@ -435,6 +435,32 @@ def test_large_batches_of_one_key_leave_nothing_older_behind(code: int) -> None:
 
 
 @pytest.mark.usefixtures("few")
+def test_a_probe_that_waits_for_the_newest_of_its_key_is_not_sent_to_a_url_of_before() -> None:
+    async def story(world: World) -> None:
+        world.sender.scripts[URL] = always(500)
+        sub = await world.subscribe(URL, order=Order.LATEST)
+        for key in range(101):
+            await publish(world, f"k{key}", key)
+        await world.wait(MINUTE)
+        assert (await world.endpoint(URL)).health.state is State.DISABLED
+        newest, hits = world.flow.newest, len(world.hits(URL))
+
+        async def slow(*args: Any, **more: Any) -> Any:
+            found = await newest(*args, **more)
+            if not more.get("wait", True):
+                world.flow.newest = newest  # type: ignore[method-assign]
+                await world.engine.change(sub.id, changed(url=OTHER))
+            return found
+
+        world.flow.newest = slow  # type: ignore[method-assign]
+        await world.wait(HOUR)
+        assert world.flow.newest == newest, "a probe has waited"
+        assert len(world.hits(URL)) == hits
+        assert len(world.hits(OTHER)) == 101
+
+    live(story)
+
+
 def test_a_disabled_endpoint_is_probed_with_the_newest_of_many() -> None:
     async def story(world: World) -> None:
         heals_at = world.start_ms + HOUR

@@ -111,6 +111,7 @@ class Prober:
         delivery = work.delivery
         if not delivery.order_key or subscription.order is Order.NONE:
             return work
+        erased = self._catalog.erased(delivery.tenant)
         wait_ms = self._ownership.ordered_from(delivery.bucket) - self._clock.now()
         if wait_ms > 0:
             await asyncio.sleep(wait_ms / 1000)
@@ -127,10 +128,10 @@ class Prober:
                 await asyncio.sleep(AGAIN_MS / 1000)
                 return None
             work = newest
-        if wait_ms <= 0 and work.delivery.id == delivery.id:
-            return work
         may_start = (
-            not queue.closed
+            self._catalog.get(delivery.subscription_id) is subscription  # nothing was changed
+            and self._catalog.erased(delivery.tenant) == erased
+            and not queue.closed
             and not self._dispatcher.draining
             and self._clock.now() < self._ownership.good_until
             and queue.endpoint.health.state is State.DISABLED
