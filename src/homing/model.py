@@ -167,6 +167,11 @@ PART_FAIR = 16  # this and higher: as PART_FIRST, by fair group (``policy.fair``
 PART_BLOCKED = -1  # this and lower (by fair group): blocked, so that nothing reads it to send it
 
 
+def is_first_part(part: int) -> bool:
+    """Whether the rows of this part are first attempts, which stand in the order of acceptance."""
+    return part == PART_FIRST or part >= PART_FAIR
+
+
 def id_floor(at_ms: int) -> int:
     """The smallest id that can have been made at this time."""
     return at_ms << ID_BITS

@@ -6,8 +6,6 @@ On PostgreSQL transactions are held open: the lower of two numbers is committed 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 from msgspec.structs import replace
 
@@ -16,13 +14,13 @@ from homing.ports import DueAsk, NewEvent
 from homing.store import acceptance
 from homing.store.admin import Admin
 from homing.store.flow import Flow
-from homing.store.postgres import PostgresDb
 from homing.store.tx import Db, Tx
 from homing.store.writes import append_events
 from postgres import Server
 from store.build import NOW, put
 from store.scene import Scene
 from store.test_backfill import Past
+from store.test_pull import two_processes
 
 
 async def place_of(db: Db, *events: NewEvent) -> list[tuple[int, int]]:
@@ -85,17 +83,6 @@ async def test_what_was_accepted_since_an_enable_is_fresh_whatever_its_time(db: 
 
 
 # --- transactions that are held open ---------------------------------------------------------
-
-
-@asynccontextmanager
-async def two_processes(postgres: Server) -> AsyncIterator[tuple[Db, Db]]:
-    async with postgres.migrated() as url:
-        one, two = await PostgresDb.open(url), await PostgresDb.open(url)
-        try:
-            yield one, two
-        finally:
-            await one.close()
-            await two.close()
 
 
 class Slow:

@@ -21,8 +21,6 @@ from msgspec.structs import replace
 from homing.engine.attempt import CompletedAttempt
 from homing.engine.decide import REPORT_EVERY_MS
 from homing.model import (
-    PART_FAIR,
-    PART_FIRST,
     Delivery,
     Endpoint,
     Lane,
@@ -30,6 +28,7 @@ from homing.model import (
     Pauses,
     State,
     Work,
+    is_first_part,
 )
 from homing.policy.fair import FairLane
 from homing.policy.health import HealthRules, Ramp, ramp_break, ramp_reset, ramp_up
@@ -66,11 +65,6 @@ def place_of(delivery: Delivery, position: int = 0) -> tuple[int, int]:
     if not delivery.is_first:
         return delivery.due_at, TOP_ID
     return delivery.due_at, 0 if delivery.unblocked_at else position or delivery.position
-
-
-def is_first_part(part: int) -> bool:
-    """Whether the rows of this part are first attempts, which stand in the order of acceptance."""
-    return part == PART_FIRST or part >= PART_FAIR
 
 
 def waited_its_turn(delivery: Delivery, *, enabled_since: int) -> bool:

@@ -13,7 +13,7 @@ from itertools import chain, zip_longest
 
 from msgspec import Struct
 
-from homing.model import PART_FAIR, PART_FIRST, PART_REPLAY, Endpoint
+from homing.model import PART_REPLAY, Endpoint, is_first_part
 from homing.ports.flow import DueAsk, Place, Source
 from homing.store import fair
 from homing.store.tx import Tx
@@ -57,7 +57,7 @@ async def due(tx: Tx, ask: DueAsk, *, now: int) -> Chosen:
     parts = [row[0] for row in await _parts(tx, ask.bucket, ask.endpoint_id)]
     row = await tx.one("enabled_from", id=ask.endpoint_id)
     pages, since = _Pages(), 0 if row is None else int(row[0])
-    firsts = [part for part in parts if part == PART_FIRST or part >= PART_FAIR]
+    firsts = [part for part in parts if is_first_part(part)]
     firsts = _in_turn(ask.after_part, firsts)
     chosen = Chosen([], [], more_fresh=False, next_due=None, seen=dict(ask.seen))
     if ask.fresh:
@@ -183,7 +183,7 @@ async def probe(
     oldest: Place | None = None  # by position
     for row in await _parts(tx, *at):
         part = row[0]
-        if part not in {PART_FIRST, PART_REPLAY} and part < PART_FAIR:
+        if not (is_first_part(part) or part == PART_REPLAY):
             continue
         source = (part, PROBE)
         after = on.get(source, START)
